@@ -1,0 +1,47 @@
+# Copyright The Ordinal Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+
+# One setting for everything, so that every target shares one build cache.
+export CGO_ENABLED := 0
+
+.PHONY: help deps build demo down test test-race e2e lint bench-up clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+deps: ## install the system packages that containers need (runc, CNI plugins, nftables, …)
+	@scripts/deps
+
+build: ## build bin/: ordinal, containerd, its shim and the two images (first time: about 15 minutes)
+	@scripts/deps --go-only
+	@scripts/build
+
+demo: deps build ## start a one-machine cluster and show a StatefulSet at work in it
+	@scripts/demo
+
+down: ## stop the cluster that `make demo` started (its data stays)
+	@scripts/as-root bin/ordinal down
+
+test: ## run every test that this machine can run, and say which it cannot
+	@scripts/test
+
+test-race: ## run the tests of our own packages under the race detector
+	@scripts/test race
+
+e2e: deps build ## run the end-to-end tests: real pods in a cluster of their own
+	@scripts/test e2e
+
+lint: ## check format, imports, complexity, comments and the usual slips
+	@scripts/lint
+
+bench-up: deps build ## measure start-up stages, memory and idle CPU of a cluster (about 8 minutes)
+	@scripts/bench-up
+
+clean: ## delete what the build made (the Go build cache stays)
+	rm -rf bin

@@ -1,0 +1,209 @@
+// Copyright The Ordinal Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package apply carries out plans. It alone writes to the API server and records events. It decides nothing: an action that
+// finds the world other than planned ends in a conflict, and the next plan takes it from there.
+package apply
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/klog/v2"
+
+	"github.com/ordinal-dev/ordinal/internal/observe"
+	"github.com/ordinal-dev/ordinal/internal/plan"
+	"github.com/ordinal-dev/ordinal/internal/telemetry"
+)
+
+// maxBatch is how many chains run at once at most.
+const maxBatch = 500
+
+// callTimeout is how long a write may take.
+const callTimeout = 30 * time.Second
+
+// errSetGone is why nothing is adopted: the set is being deleted, or is another by now.
+var errSetGone = errors.New("the set is gone or going")
+
+// Applier carries out plans.
+type Applier struct {
+	Client    kubernetes.Interface
+	Recorder  record.EventRecorder
+	Watermark *observe.Watermark
+	Metrics   *telemetry.Metrics
+}
+
+// Apply carries out a plan for a set. It gives one outcome for each action that was tried, in the order of the plan. When
+// ctx ends, the chains that have begun are finished, and the others left out.
+func (a *Applier) Apply(ctx context.Context, set *appsv1.StatefulSet, p plan.Plan) []plan.Outcome {
+	r := &run{Applier: a, set: set, key: observe.Key{Namespace: set.Namespace, Name: set.Name}}
+	r.live = sync.OnceValue(func() error { return r.checkLive(ctx) })
+	failed, lost := false, false
+	var all []plan.Outcome
+	for _, s := range p.Steps {
+		if ctx.Err() != nil || lost || (failed && !s.Always) {
+			continue
+		}
+		outcomes := r.step(ctx, s)
+		all = append(all, outcomes...)
+		if hasFailure(outcomes) {
+			failed = true
+			lost = lost || s.Essential
+		}
+	}
+	return all
+}
+
+// run is one application of a plan.
+type run struct {
+	*Applier
+	set *appsv1.StatefulSet
+	key observe.Key
+	// live tells, asking the API server once, whether the set may still adopt.
+	live func() error
+}
+
+func (r *run) step(ctx context.Context, s plan.Step) []plan.Outcome {
+	if s.Mode == plan.SlowStart {
+		return r.slowStart(ctx, s.Chains)
+	}
+	var all []plan.Outcome
+	for _, c := range s.Chains {
+		if ctx.Err() != nil {
+			break
+		}
+		outcomes := r.chain(ctx, c)
+		all = append(all, outcomes...)
+		if hasFailure(outcomes) {
+			break
+		}
+	}
+	return all
+}
+
+// slowStart runs chains in batches that double, so that a cause that fails them all is met by few.
+func (r *run) slowStart(ctx context.Context, chains []plan.Chain) []plan.Outcome {
+	results := make([][]plan.Outcome, len(chains))
+	var all []plan.Outcome
+	for from, size := 0, 1; from < len(chains) && ctx.Err() == nil; size = min(2*size, maxBatch) {
+		to := min(from+size, len(chains))
+		var wg sync.WaitGroup
+		for i := from; i < to; i++ {
+			wg.Go(func() { results[i] = r.chain(ctx, chains[i]) })
+		}
+		wg.Wait()
+		failed := false
+		for ; from < to; from++ {
+			all = append(all, results[from]...)
+			failed = failed || hasFailure(results[from])
+		}
+		if failed {
+			break
+		}
+	}
+	return all
+}
+
+func (r *run) chain(ctx context.Context, c plan.Chain) []plan.Outcome {
+	outcomes := make([]plan.Outcome, 0, len(c))
+	for _, action := range c {
+		o := r.act(ctx, action)
+		outcomes = append(outcomes, o)
+		r.report(ctx, o)
+		if IsFailure(o) {
+			break
+		}
+	}
+	return outcomes
+}
+
+// act carries out one action, and marks what was written.
+func (r *run) act(ctx context.Context, action plan.Action) plan.Outcome {
+	ctx, cancel := call(ctx)
+	defer cancel()
+	o := plan.Outcome{Action: action}
+	var obj metav1.Object
+	obj, o.Result, o.Err = r.write(ctx, action)
+	target := action.Target()
+	switch action.(type) {
+	case plan.DeletePod, plan.DeleteRevision:
+		if o.Result == plan.ResultDone || o.Result == plan.ResultGone {
+			r.Watermark.Deleted(r.key, target)
+		}
+	default:
+		if o.Result == plan.ResultDone {
+			r.Watermark.Wrote(r.key, target.Kind, obj)
+			o.Object = objectOf(obj)
+		}
+	}
+	return o
+}
+
+// call is the context of one write, which is not cut short: its end would be unknown.
+func call(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
+}
+
+// report tells of an outcome in the log, the metrics and the events.
+func (r *run) report(ctx context.Context, o plan.Outcome) {
+	kind := fmt.Sprintf("%T", o.Action)[len("plan."):]
+	r.Metrics.Acted(kind, string(o.Action.Why()), string(o.Result))
+	log := klog.FromContext(ctx)
+	if IsFailure(o) {
+		log.V(2).Info("Action failed", telemetry.KeyAction, o.Action.String(), telemetry.KeyResult, o.Result, telemetry.KeyError, o.Err)
+	} else {
+		log.V(2).Info("Acted", telemetry.KeyAction, o.Action.String(), telemetry.KeyReason, o.Action.Why())
+	}
+	if apierrors.HasStatusCause(o.Err, corev1.NamespaceTerminatingCause) {
+		return
+	}
+	if e, ok := telemetry.ForOutcome(r.set.Name, o); ok {
+		r.Recorder.Event(r.set, e.Type, e.Reason, e.Message)
+	}
+}
+
+// Announce records an event for a wait that a user should know of.
+func (a *Applier) Announce(set *appsv1.StatefulSet, w plan.Wait) {
+	if e, ok := telemetry.ForWait(set.Namespace, set.Name, w); ok {
+		a.Recorder.Event(set, e.Type, e.Reason, e.Message)
+	}
+}
+
+// checkLive asks the API server whether the set is still the one that was observed, and is not being deleted. Caches may
+// lag behind an orphaning deletion, after which the set must not take its pods back.
+func (r *run) checkLive(ctx context.Context) error {
+	fresh, err := r.Client.AppsV1().StatefulSets(r.set.Namespace).Get(ctx, r.set.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return errSetGone
+	}
+	if err != nil {
+		return fmt.Errorf("get set %s: %w", r.key, err)
+	}
+	if fresh.UID != r.set.UID || fresh.DeletionTimestamp != nil {
+		return errSetGone
+	}
+	return nil
+}
+
+// IsFailure tells if an outcome has to hold up what follows.
+func IsFailure(o plan.Outcome) bool {
+	return o.Result != plan.ResultDone && o.Result != plan.ResultGone
+}
+
+func hasFailure(outcomes []plan.Outcome) bool {
+	for _, o := range outcomes {
+		if IsFailure(o) {
+			return true
+		}
+	}
+	return false
+}

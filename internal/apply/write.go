@@ -1,0 +1,210 @@
+// Copyright The Ordinal Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package apply
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/ordinal-dev/ordinal/internal/plan"
+	"github.com/ordinal-dev/ordinal/internal/revision"
+)
+
+// fields is a JSON object.
+type fields map[string]any
+
+// write makes the call that an action asks for. The object is as the server returned it; for deletions there is none.
+func (r *run) write(ctx context.Context, action plan.Action) (metav1.Object, plan.Result, error) {
+	namespace := r.set.Namespace
+	switch a := action.(type) {
+	case plan.AdoptPod:
+		return r.adopt(ctx, a.Pod)
+	case plan.AdoptRevision:
+		return r.adopt(ctx, a.Revision)
+	case plan.ReleasePod:
+		drop := fields{"$patch": "delete", "uid": r.set.UID}
+		body := fields{"uid": a.Pod.UID, "ownerReferences": []fields{drop}}
+		return patched(r.patch(ctx, a.Pod, types.StrategicMergePatchType, fields{"metadata": body}))
+	case plan.CreatePod:
+		obj, err := r.Client.CoreV1().Pods(namespace).Create(ctx, a.Pod, metav1.CreateOptions{})
+		return created(obj, err)
+	case plan.LabelPod:
+		body := fields{"metadata": fields{"uid": a.Pod.UID, "labels": a.Labels}}
+		return patched(r.patch(ctx, a.Pod, types.MergePatchType, body))
+	case plan.DeletePod:
+		err := r.Client.CoreV1().Pods(namespace).Delete(ctx, a.Pod.Name, onlyThis(a.Pod))
+		return nil, deleted(err), err
+	case plan.CreateClaim:
+		obj, err := r.Client.CoreV1().PersistentVolumeClaims(namespace).Create(ctx, a.Claim, metav1.CreateOptions{})
+		return created(obj, err)
+	case plan.OwnClaim:
+		// The list replaces another, so it holds only for the version that it was made from.
+		body := fields{"uid": a.Claim.UID, "resourceVersion": a.Claim.ResourceVersion, "ownerReferences": a.Owners}
+		return patched(r.patch(ctx, a.Claim, types.MergePatchType, fields{"metadata": body}))
+	case plan.CreateRevision:
+		return r.createRevision(ctx, a.Revision)
+	case plan.BumpRevision:
+		body := fields{"metadata": fields{"uid": a.Revision.UID}, "revision": a.Number}
+		return patched(r.patch(ctx, a.Revision, types.MergePatchType, body))
+	case plan.DeleteRevision:
+		err := r.Client.AppsV1().ControllerRevisions(namespace).Delete(ctx, a.Revision.Name, onlyThis(a.Revision))
+		return nil, deleted(err), err
+	}
+	return nil, plan.ResultFailed, fmt.Errorf("unknown action %T", action)
+}
+
+func (r *run) adopt(ctx context.Context, target plan.Ref) (metav1.Object, plan.Result, error) {
+	if err := r.live(); err != nil {
+		if errors.Is(err, errSetGone) {
+			return nil, plan.ResultConflict, err
+		}
+		return nil, plan.ResultFailed, err
+	}
+	body := fields{"uid": target.UID, "ownerReferences": []metav1.OwnerReference{revision.Owner(r.set)}}
+	return patched(r.patch(ctx, target, types.StrategicMergePatchType, fields{"metadata": body}))
+}
+
+func (r *run) patch(ctx context.Context, target plan.Ref, kind types.PatchType, body fields) (metav1.Object, error) {
+	data, err := json.Marshal(body)
+	if err != nil {
+		return nil, fmt.Errorf("encode patch of %s: %w", target, err)
+	}
+	switch target.Kind {
+	case plan.KindPod:
+		return r.Client.CoreV1().Pods(r.set.Namespace).Patch(ctx, target.Name, kind, data, metav1.PatchOptions{})
+	case plan.KindClaim:
+		claims := r.Client.CoreV1().PersistentVolumeClaims(r.set.Namespace)
+		return claims.Patch(ctx, target.Name, kind, data, metav1.PatchOptions{})
+	case plan.KindRevision:
+		return r.Client.AppsV1().ControllerRevisions(r.set.Namespace).Patch(ctx, target.Name, kind, data, metav1.PatchOptions{})
+	case plan.KindSet:
+	}
+	return nil, fmt.Errorf("no patch for %s", target)
+}
+
+// createRevision creates a revision. One of the same name and data serves as well, unless a stranger owns it; one with other
+// data is a collision, after which the next plan tries another name.
+func (r *run) createRevision(ctx context.Context, wanted *appsv1.ControllerRevision) (metav1.Object, plan.Result, error) {
+	revisions := r.Client.AppsV1().ControllerRevisions(r.set.Namespace)
+	obj, err := revisions.Create(ctx, wanted, metav1.CreateOptions{})
+	if !apierrors.IsAlreadyExists(err) {
+		return created(obj, err)
+	}
+	existing, getErr := revisions.Get(ctx, wanted.Name, metav1.GetOptions{})
+	if getErr != nil {
+		return nil, plan.ResultFailed, fmt.Errorf("get revision %s: %w", wanted.Name, getErr)
+	}
+	if !bytes.Equal(existing.Data.Raw, wanted.Data.Raw) || r.isStranger(metav1.GetControllerOfNoCopy(existing)) {
+		return nil, plan.ResultCollision, err
+	}
+	return existing, plan.ResultDone, nil
+}
+
+// isStranger tells if an owner is neither the set nor an earlier one of its name, whose revisions are about to go.
+func (r *run) isStranger(owner *metav1.OwnerReference) bool {
+	return owner != nil && (owner.Kind != string(plan.KindSet) || owner.Name != r.set.Name)
+}
+
+// Status writes a set's status, provided the set is as it was observed.
+func (a *Applier) Status(ctx context.Context, set *appsv1.StatefulSet, s appsv1.StatefulSetStatus) (plan.Result, error) {
+	ctx, cancel := call(ctx)
+	defer cancel()
+	// All fields are named: one that is left out would keep its old value.
+	status := fields{
+		"observedGeneration": s.ObservedGeneration,
+		"replicas":           s.Replicas,
+		"readyReplicas":      s.ReadyReplicas,
+		"availableReplicas":  s.AvailableReplicas,
+		"currentReplicas":    s.CurrentReplicas,
+		"updatedReplicas":    s.UpdatedReplicas,
+		"currentRevision":    s.CurrentRevision,
+		"updateRevision":     s.UpdateRevision,
+		"collisionCount":     s.CollisionCount,
+		"conditions":         s.Conditions,
+	}
+	body := fields{"metadata": fields{"uid": set.UID, "resourceVersion": set.ResourceVersion}, "status": status}
+	data, err := json.Marshal(body)
+	if err != nil {
+		return plan.ResultFailed, fmt.Errorf("encode status of %s: %w", set.Name, err)
+	}
+	sets := a.Client.AppsV1().StatefulSets(set.Namespace)
+	obj, err := sets.Patch(ctx, set.Name, types.MergePatchType, data, metav1.PatchOptions{}, "status")
+	written, result, err := patched(obj, err)
+	if result == plan.ResultDone {
+		key := types.NamespacedName{Namespace: set.Namespace, Name: set.Name}
+		a.Watermark.Wrote(key, plan.KindSet, written)
+	}
+	a.Metrics.Acted("WriteStatus", "Changed", string(result))
+	return result, err
+}
+
+// onlyThis lets a deletion hold for that object only, and not for a later one of the same name.
+func onlyThis(target plan.Ref) metav1.DeleteOptions {
+	return metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &target.UID}}
+}
+
+func created(obj metav1.Object, err error) (metav1.Object, plan.Result, error) {
+	switch {
+	case err == nil:
+		return obj, plan.ResultDone, nil
+	case apierrors.IsAlreadyExists(err):
+		return nil, plan.ResultConflict, err
+	default:
+		return nil, plan.ResultFailed, err
+	}
+}
+
+func deleted(err error) plan.Result {
+	switch {
+	case err == nil:
+		return plan.ResultDone
+	case apierrors.IsNotFound(err):
+		return plan.ResultGone
+	case apierrors.IsConflict(err):
+		return plan.ResultConflict
+	default:
+		return plan.ResultFailed
+	}
+}
+
+func patched(obj metav1.Object, err error) (metav1.Object, plan.Result, error) {
+	switch {
+	case err == nil:
+		return obj, plan.ResultDone, nil
+	case apierrors.IsNotFound(err):
+		return nil, plan.ResultGone, err
+	case apierrors.IsConflict(err), isOther(err):
+		return nil, plan.ResultConflict, err
+	default:
+		return nil, plan.ResultFailed, err
+	}
+}
+
+// isOther tells if a patch was refused because the object of that name is another by now.
+func isOther(err error) bool {
+	var status apierrors.APIStatus
+	if !apierrors.IsInvalid(err) || !errors.As(err, &status) || status.Status().Details == nil {
+		return false
+	}
+	for _, cause := range status.Status().Details.Causes {
+		if cause.Field == "metadata.uid" {
+			return true
+		}
+	}
+	return false
+}
+
+func objectOf(obj metav1.Object) runtime.Object {
+	o, _ := obj.(runtime.Object)
+	return o
+}

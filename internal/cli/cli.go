@@ -1,0 +1,91 @@
+// Copyright The Ordinal Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package cli is the command line: each command turns flags into options, checks them, and runs until its context ends.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/ordinal-dev/ordinal/internal/cluster"
+	"github.com/ordinal-dev/ordinal/internal/cluster/layout"
+)
+
+// version is set when the binary is built.
+var version = "dev"
+
+// dataDirEnv names the data directory for all commands.
+const dataDirEnv = "ORDINAL_DATA_DIR"
+
+// globals are what all commands share.
+type globals struct {
+	dataDir string
+}
+
+// errSilent ends a command with a failure that has been told already.
+var errSilent = errors.New("already told")
+
+// Run runs the command line and gives the exit code.
+func Run(args []string) int {
+	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
+	defer stop()
+	root := newRootCommand()
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return 0
+	}
+	if exit, ok := errors.AsType[*exitCode](err); ok {
+		return exit.code
+	}
+	if !errors.Is(err, errSilent) {
+		fmt.Fprintf(os.Stderr, "ordinal: %v\n", err)
+	}
+	return 1
+}
+
+// exitCode ends a command with the exit code of a program that it ran.
+type exitCode struct{ code int }
+
+func (e *exitCode) Error() string { return fmt.Sprintf("exit code %d", e.code) }
+
+func newRootCommand() *cobra.Command {
+	shared := &globals{}
+	root := &cobra.Command{
+		Use:   "ordinal",
+		Short: "StatefulSets that finish what they start, on one machine or any cluster",
+		Long: `Ordinal runs StatefulSets. "ordinal up" starts a whole Kubernetes on this machine around Ordinal's
+controller; "ordinal controller" runs the controller alone against any cluster.`,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		// What follows "kubectl" is kubectl's; our own flags come before it.
+		TraverseChildren: true,
+	}
+	dataDir := layout.DefaultDataDir
+	if dir := os.Getenv(dataDirEnv); dir != "" {
+		dataDir = dir
+	}
+	root.PersistentFlags().StringVar(&shared.dataDir, "data-dir", dataDir, "directory of the cluster's data (env "+dataDirEnv+")")
+	root.AddCommand(
+		newUpCommand(shared),
+		newDownCommand(shared),
+		newStatusCommand(shared),
+		newDoctorCommand(doctorDeps{
+			dataDir: func() string { return shared.dataDir },
+			binDir:  cluster.BinDir,
+			running: cluster.Running,
+		}),
+		newKubectlCommand(shared),
+		newImageCommand(),
+		newControllerCommand(),
+		newVersionCommand(),
+	)
+	return root
+}

@@ -1,0 +1,272 @@
+// Copyright The Ordinal Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/clientcmd"
+	watchtools "k8s.io/client-go/tools/watch"
+
+	"github.com/ordinal-dev/ordinal/internal/cluster/layout"
+	"github.com/ordinal-dev/ordinal/internal/cluster/network"
+	"github.com/ordinal-dev/ordinal/internal/cluster/supervise"
+	"github.com/ordinal-dev/ordinal/internal/doctor"
+	"github.com/ordinal-dev/ordinal/internal/image/store"
+)
+
+// startLimit bounds the start of the whole cluster. A first start on a slow disk takes a minute.
+const startLimit = 5 * time.Minute
+
+// Report tells the user what happened: one line of progress.
+type Report func(line string)
+
+// Cluster is a cluster that runs, or ran, in this process.
+type Cluster struct {
+	host
+	supervisor *supervise.Supervisor
+	state      *statePublisher
+	locks      []*os.File
+	report     Report
+	began      time.Time
+}
+
+// Start brings up the cluster and returns when it is ready. When it fails, or ctx ends first, everything that was started
+// is stopped again before it returns.
+func Start(ctx context.Context, o Options, version string, report Report) (*Cluster, error) {
+	began := time.Now()
+	binDir, err := BinDir()
+	if err != nil {
+		return nil, err
+	}
+	c := &Cluster{report: report, began: began, host: host{
+		Options: o, data: layout.Data(o.DataDir), binDir: binDir, self: filepath.Join(binDir, selfName()), caps: readCapabilities(),
+	}}
+	if err := c.prepare(ctx, version); err != nil {
+		c.unlock()
+		return nil, err
+	}
+	startCtx, cancel := context.WithTimeoutCause(ctx, startLimit, fmt.Errorf("not ready within %s; see %s", startLimit, c.data.Path("log")))
+	defer cancel()
+	if err := c.start(startCtx); err != nil {
+		if ctx.Err() == nil {
+			c.state.fail(err)
+		}
+		c.Stop(context.WithoutCancel(ctx))
+		return nil, c.explain(err)
+	}
+	c.state.phase(PhaseReady)
+	return c, nil
+}
+
+// prepare takes the locks and lays out the data directory and the host's network.
+func (c *Cluster) prepare(ctx context.Context, version string) error {
+	for _, dir := range []string{layout.RunDir, string(c.data), c.data.Path("log"), c.data.Volumes(), c.data.Path("etcd")} {
+		if err := makePrivate(dir); err != nil {
+			return err
+		}
+	}
+	if err := c.lock(); err != nil {
+		return err
+	}
+	if err := c.checkHost(ctx); err != nil {
+		return err
+	}
+	c.state = newStatePublisher(c.data.State(), State{
+		PID: os.Getpid(), Version: version, Started: c.began, Kubeconfig: c.Kubeconfig, APIPort: c.APIPort, Phase: PhaseStarting,
+	})
+	c.supervisor = supervise.New(c.state.components)
+	if err := adoptRunDir(c.data); err != nil {
+		return err
+	}
+	if err := issueCredentials(c.Options, c.began); err != nil {
+		return err
+	}
+	return network.Up()
+}
+
+// checkHost looks at the host before anything on it is changed.
+func (c *Cluster) checkHost(ctx context.Context) error {
+	results := doctor.Run(ctx, doctor.Options{DataDir: string(c.data), BinDir: c.binDir, APIPort: c.APIPort})
+	var errs []error
+	for _, failure := range doctor.Failures(results) {
+		errs = append(errs, fmt.Errorf("%s: %s; %s", failure.Name, failure.Detail, failure.Remedy))
+	}
+	return errors.Join(errs...)
+}
+
+// start starts the parts, each as soon as what it needs is there.
+func (c *Cluster) start(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return c.startRuntime(ctx) })
+	apiReady := make(chan struct{})
+	group.Go(func() error {
+		if err := c.run(ctx, c.etcd()); err != nil {
+			return err
+		}
+		if err := c.run(ctx, c.apiServer()); err != nil {
+			return err
+		}
+		close(apiReady)
+		return nil
+	})
+	group.Go(func() error {
+		select {
+		case <-apiReady:
+			return c.startRest(ctx)
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	})
+	return group.Wait()
+}
+
+// startRuntime starts the container runtime and gives it the image that every pod needs.
+func (c *Cluster) startRuntime(ctx context.Context) error {
+	process, err := c.containerd()
+	if err != nil {
+		return err
+	}
+	if err := c.run(ctx, process); err != nil {
+		return err
+	}
+	archive := filepath.Join(c.binDir, layout.PauseArchive)
+	if err := store.EnsureImported(ctx, layout.ContainerdSocket, archive); err != nil {
+		return fmt.Errorf("import pause image: %w", err)
+	}
+	return nil
+}
+
+// startRest starts everything that speaks to the API server.
+func (c *Cluster) startRest(ctx context.Context) error {
+	client, err := c.adminClient()
+	if err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		if err := bootstrap(ctx, client, c.StorageClasses); err != nil {
+			return err
+		}
+		inner, ctx := errgroup.WithContext(ctx)
+		inner.Go(func() error { return c.run(ctx, c.storage()) })
+		inner.Go(func() error { return c.run(ctx, c.controller()) })
+		inner.Go(func() error { return c.runMade(ctx, c.dns) })
+		return inner.Wait()
+	})
+	group.Go(func() error { return c.run(ctx, c.controllerManager()) })
+	group.Go(func() error { return c.run(ctx, c.scheduler()) })
+	group.Go(func() error { return c.runMade(ctx, c.proxy) })
+	group.Go(func() error {
+		if err := c.runMade(ctx, c.kubelet); err != nil {
+			return err
+		}
+		if err := nodeReady(ctx, client, c.began); err != nil {
+			return fmt.Errorf("wait for node to be ready: %w", err)
+		}
+		c.say("node", c.began)
+		return nil
+	})
+	return group.Wait()
+}
+
+func (c *Cluster) runMade(ctx context.Context, describe func() (supervise.Process, error)) error {
+	process, err := describe()
+	if err != nil {
+		return err
+	}
+	return c.run(ctx, process)
+}
+
+// run starts one component and says when it is ready.
+func (c *Cluster) run(ctx context.Context, p supervise.Process) error {
+	began := time.Now()
+	if err := c.supervisor.Start(ctx, p); err != nil {
+		return err
+	}
+	c.say(p.Name, began)
+	return nil
+}
+
+func (c *Cluster) say(name string, since time.Time) {
+	c.report(fmt.Sprintf("  %-24s ready after %4.1fs   (%4.1fs)", name, time.Since(since).Seconds(), time.Since(c.began).Seconds()))
+}
+
+func (c *Cluster) adminClient() (*kubernetes.Clientset, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", c.data.Kubeconfig())
+	if err != nil {
+		return nil, fmt.Errorf("read own kubeconfig: %w", err)
+	}
+	config.QPS, config.Burst = 50, 100
+	return kubernetes.NewForConfig(config)
+}
+
+// nodeReady waits until the node reports after since that pods can run on it.
+func nodeReady(ctx context.Context, client kubernetes.Interface, since time.Time) error {
+	selector := fields.OneTermEqualSelector("metadata.name", layout.NodeName).String()
+	source := cache.NewFilteredListWatchFromClient(client.CoreV1().RESTClient(), "nodes", "", func(o *metav1.ListOptions) {
+		o.FieldSelector = selector
+	})
+	_, err := watchtools.UntilWithSync(ctx, source, &corev1.Node{}, nil, func(event watch.Event) (bool, error) {
+		node, ok := event.Object.(*corev1.Node)
+		return ok && isReadySince(node, since), nil
+	})
+	return err
+}
+
+// isReadySince tells whether a node has said since a moment that it is ready. What it said earlier was before a restart.
+func isReadySince(node *corev1.Node, since time.Time) bool {
+	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue && !c.LastHeartbeatTime.Time.Before(since.Truncate(time.Second))
+	})
+}
+
+// Stop ends everything in reverse order: the kubelet, the pods with the grace that each asks for, the components, the datastore
+// last. When ctx ends, what is left is killed. It may be called once.
+func (c *Cluster) Stop(ctx context.Context) {
+	c.state.phase(PhaseStopping)
+	killer := context.AfterFunc(ctx, c.supervisor.Kill)
+	defer killer()
+	c.supervisor.Stop("kubelet")
+	if err := stopPods(ctx, c.state.podsLeft); err != nil && ctx.Err() == nil && c.runtimeRuns() {
+		c.report("  " + err.Error())
+	}
+	var group errgroup.Group
+	for _, name := range []string{"controller", "storage", "kube-scheduler", "kube-controller-manager", "kube-proxy", "coredns", "containerd"} {
+		group.Go(func() error {
+			c.supervisor.Stop(name)
+			return nil
+		})
+	}
+	_ = group.Wait()
+	c.supervisor.Stop("kube-apiserver")
+	c.supervisor.Stop("etcd")
+	if err := errors.Join(sweep(c.data), network.Down(context.WithoutCancel(ctx))); err != nil {
+		c.report("  clean up: " + err.Error())
+	}
+	c.state.phase(PhaseStopped)
+	c.unlock()
+}
+
+func (c *Cluster) runtimeRuns() bool {
+	for _, status := range c.supervisor.Statuses() {
+		if status.Name == "containerd" && status.PID != 0 {
+			return true
+		}
+	}
+	return false
+}

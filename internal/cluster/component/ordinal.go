@@ -1,0 +1,60 @@
+// Copyright The Ordinal Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package component
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/pflag"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/component-base/logs"
+	appsdefaults "k8s.io/kubernetes/pkg/apis/apps/v1"
+
+	"github.com/ordinal-dev/ordinal/internal/controller"
+	"github.com/ordinal-dev/ordinal/internal/storage"
+)
+
+const readySocketUsage = "Unix socket to open once the component does its work"
+
+// runStorage is the volume provisioner.
+func runStorage(args []string) int {
+	o := storage.Options{}
+	flags := pflag.NewFlagSet("storage", pflag.ContinueOnError)
+	flags.StringVar(&o.Dir, "dir", "", "directory with one directory per volume")
+	flags.StringVar(&o.NodeName, "node", "", "node that has the volumes")
+	flags.BoolVar(&o.Strict, "strict", false, "leave claims alone whose class nobody defined")
+	socket := flags.String("ready-socket", "", readySocketUsage)
+	o.Ready = func() { announce(*socket)() }
+	return runClient(flags, args, func(ctx context.Context, config *rest.Config) error {
+		return storage.Run(ctx, config, o)
+	})
+}
+
+// runController is Ordinal's StatefulSet controller, alone in its cluster and so without leader election.
+func runController(args []string) int {
+	o := controller.Options{Defaulter: appsdefaults.SetObjectDefaults_StatefulSet}
+	flags := pflag.NewFlagSet("controller", pflag.ContinueOnError)
+	socket := flags.String("ready-socket", "", readySocketUsage)
+	o.Ready = func() { announce(*socket)() }
+	return runClient(flags, args, func(ctx context.Context, config *rest.Config) error {
+		return controller.Run(ctx, config, o)
+	})
+}
+
+// runClient runs a component that works through the API server until it is told to stop.
+func runClient(flags *pflag.FlagSet, args []string, run func(context.Context, *rest.Config) error) int {
+	kubeconfig := flags.String("kubeconfig", "", "how to reach the API server")
+	if err := flags.Parse(args); err != nil {
+		return exitCode(err)
+	}
+	logs.InitLogs()
+	config, err := clientcmd.BuildConfigFromFlags("", *kubeconfig)
+	if err != nil {
+		return exitCode(fmt.Errorf("read kubeconfig: %w", err))
+	}
+	return exitCode(run(genericapiserver.SetupSignalContext(), config))
+}

@@ -1,0 +1,93 @@
+// Copyright The Ordinal Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kubeletconfig "k8s.io/kubelet/config/v1beta1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/ordinal-dev/ordinal/internal/cluster/layout"
+	"github.com/ordinal-dev/ordinal/internal/cluster/supervise"
+)
+
+// kubelet runs the pods of the one node.
+func (h *host) kubelet() (supervise.Process, error) {
+	content, err := yaml.Marshal(h.kubeletConfig())
+	if err != nil {
+		return supervise.Process{}, fmt.Errorf("encode kubelet configuration: %w", err)
+	}
+	file, err := h.writeConfig("kubelet.yaml", content)
+	if err != nil {
+		return supervise.Process{}, err
+	}
+	p := h.child("kubelet",
+		"--config="+file,
+		"--kubeconfig="+h.data.ComponentKubeconfig("kubelet"),
+		"--root-dir="+h.data.Path("kubelet"),
+		"--cert-dir="+h.data.Path("kubelet", "pki"),
+		"--hostname-override="+layout.NodeName,
+		"--node-ip="+layout.NodeIP,
+	)
+	p.Ready = h.servesOn(net.JoinHostPort(layout.NodeIP, strconv.Itoa(layout.KubeletPort)), "/healthz", "kubelet-client")
+	return tuned(p, 50), nil
+}
+
+func (h *host) kubeletConfig() *kubeletconfig.KubeletConfiguration {
+	config := &kubeletconfig.KubeletConfiguration{
+		TypeMeta:                     metav1.TypeMeta{APIVersion: kubeletconfig.SchemeGroupVersion.String(), Kind: "KubeletConfiguration"},
+		Address:                      layout.NodeIP,
+		Port:                         layout.KubeletPort,
+		HealthzPort:                  new(int32(0)),
+		TLSCertFile:                  h.data.PKI("kubelet.crt"),
+		TLSPrivateKeyFile:            h.data.PKI("kubelet.key"),
+		ContainerRuntimeEndpoint:     "unix://" + layout.ContainerdSocket,
+		ClusterDomain:                layout.Domain,
+		ClusterDNS:                   []string{layout.NodeIP},
+		ResolverConfig:               new(hostResolverFile()),
+		CgroupDriver:                 "cgroupfs",
+		FailCgroupV1:                 new(false),
+		EnforceNodeAllocatable:       []string{"none"},
+		FailSwapOn:                   new(false),
+		EnableControllerAttachDetach: new(false),
+		VolumePluginDir:              h.data.Path("kubelet", "plugins-exec"),
+		PodLogsDir:                   h.data.Path("log", "pods"),
+		RotateCertificates:           false,
+		EventRecordQPS:               new(int32(50)),
+	}
+	config.Authentication = kubeletconfig.KubeletAuthentication{
+		X509:      kubeletconfig.KubeletX509Authentication{ClientCAFile: h.data.PKI("ca.crt")},
+		Anonymous: kubeletconfig.KubeletAnonymousAuthentication{Enabled: new(false)},
+		Webhook:   kubeletconfig.KubeletWebhookAuthentication{Enabled: new(true)},
+	}
+	config.Authorization.Mode = kubeletconfig.KubeletAuthorizationModeWebhook
+	if !h.caps.sysResource {
+		config.OOMScoreAdj = new(int32(0))
+	}
+	// What costs CPU while nothing happens. One node needs no fast heartbeat: nobody but itself could take over its pods.
+	config.NodeStatusUpdateFrequency = metav1.Duration{Duration: 20 * time.Second}
+	config.NodeStatusReportFrequency = metav1.Duration{Duration: 10 * time.Minute}
+	config.NodeLeaseDurationSeconds = 80
+	return config
+}
+
+// hostResolverFile is the host's list of real name servers. Where systemd-resolved listens on loopback, its own upstream
+// list is the one that also pods with dnsPolicy Default can use.
+func hostResolverFile() string {
+	const resolved = "/run/systemd/resolve/resolv.conf"
+	target, err := filepath.EvalSymlinks("/etc/resolv.conf")
+	if err == nil && filepath.Base(target) == "stub-resolv.conf" {
+		if _, err := os.Stat(resolved); err == nil {
+			return resolved
+		}
+	}
+	return "/etc/resolv.conf"
+}

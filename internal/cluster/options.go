@@ -1,0 +1,80 @@
+// Copyright The Ordinal Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package cluster runs a whole Kubernetes on one machine: it starts each part in order, says when it is ready, keeps it running, and stops all in reverse.
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/validation"
+
+	"github.com/ordinal-dev/ordinal/internal/cluster/layout"
+)
+
+// Options is what a user may choose about a cluster.
+type Options struct {
+	// DataDir holds everything that outlives a stop.
+	DataDir string
+	// Kubeconfig is where the administrator's kubeconfig is written; empty means inside DataDir.
+	Kubeconfig string
+	// APIPort is the API server's port.
+	APIPort int
+	// StorageClasses are further names for the local storage class.
+	StorageClasses []string
+	// StrictStorageClasses leaves claims alone whose class nobody defined.
+	StrictStorageClasses bool
+}
+
+// DefaultStorageClass is always there and serves claims that name no class.
+const DefaultStorageClass = "local"
+
+// Complete makes paths absolute and checks what can be checked without looking at the host.
+func (o *Options) Complete() error {
+	var err error
+	if o.DataDir, err = filepath.Abs(o.DataDir); err != nil {
+		return fmt.Errorf("--data-dir: %w", err)
+	}
+	if o.DataDir == "/" {
+		return errors.New("--data-dir: the root directory cannot hold a cluster; give a directory of its own")
+	}
+	if o.Kubeconfig == "" {
+		o.Kubeconfig = layout.Data(o.DataDir).Kubeconfig()
+	}
+	if o.Kubeconfig, err = filepath.Abs(o.Kubeconfig); err != nil {
+		return fmt.Errorf("--kubeconfig: %w", err)
+	}
+	if o.APIPort < 1 || o.APIPort > 65535 {
+		return fmt.Errorf("--api-port: %d is not a port; give one from 1 to 65535", o.APIPort)
+	}
+	if slices.Contains(reservedPorts(), o.APIPort) {
+		return fmt.Errorf("--api-port: %d is taken by another part of the cluster; give another", o.APIPort)
+	}
+	for _, name := range o.StorageClasses {
+		if problems := validation.NameIsDNSSubdomain(name, false); len(problems) > 0 {
+			return fmt.Errorf("--storage-class %q: %s", name, problems[0])
+		}
+	}
+	o.StorageClasses = slices.DeleteFunc(o.StorageClasses, func(name string) bool { return name == DefaultStorageClass })
+	return nil
+}
+
+func reservedPorts() []int {
+	return []int{layout.KubeletPort, layout.ControllerManagerPort, layout.SchedulerPort, layout.ProxyHealthPort}
+}
+
+// BinDir is where the running binary and what it starts are.
+func BinDir() (string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return "", fmt.Errorf("find own binary: %w", err)
+	}
+	if self, err = filepath.EvalSymlinks(self); err != nil {
+		return "", fmt.Errorf("find own binary: %w", err)
+	}
+	return filepath.Dir(self), nil
+}

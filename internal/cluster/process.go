@@ -1,0 +1,131 @@
+// Copyright The Ordinal Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"gopkg.in/natefinch/lumberjack.v2"
+
+	"github.com/ordinal-dev/ordinal/internal/cluster/component"
+	"github.com/ordinal-dev/ordinal/internal/cluster/layout"
+	"github.com/ordinal-dev/ordinal/internal/cluster/supervise"
+)
+
+// Log rotation: megabytes a file may have, and how many old files are kept, for each component.
+const (
+	logMegabytes = 20
+	logBackups   = 2
+)
+
+// host is what the descriptions of the components need to know.
+type host struct {
+	Options
+
+	data   layout.Data
+	binDir string
+	self   string
+	caps   hostCapabilities
+}
+
+// child describes a component that is this same binary under another name.
+func (h *host) child(name string, flags ...string) supervise.Process {
+	return h.process(name, h.self, append([]string{component.Command, name}, flags...)...)
+}
+
+func (h *host) process(name, path string, args ...string) supervise.Process {
+	file := h.data.Log(name)
+	return supervise.Process{
+		Name: name, Path: path, Args: args, LogFile: file, Grace: 10 * time.Second,
+		Log: &lumberjack.Logger{Filename: file, MaxSize: logMegabytes, MaxBackups: logBackups},
+		Env: []string{"PATH=" + h.binDir + string(os.PathListSeparator) + os.Getenv("PATH")},
+	}
+}
+
+// tuned limits how far a component's heap may grow between collections: a percentage of what lives.
+func tuned(p supervise.Process, gcPercent int) supervise.Process {
+	p.Env = append(p.Env, fmt.Sprintf("GOGC=%d", gcPercent))
+	return p
+}
+
+// servesOn is ready when the TLS server at an address answers a path with 200.
+func (h *host) servesOn(address, path, clientPair string) func(context.Context) error {
+	client := h.client(clientPair)
+	return func(ctx context.Context) error {
+		return getOK(ctx, client, "https://"+address+path)
+	}
+}
+
+// client speaks TLS to our own servers, with a client certificate if one is named. The certificates are read at the
+// first call, since descriptions are made before they are.
+func (h *host) client(pair string) *http.Client {
+	transport := &http.Transport{
+		DisableKeepAlives: true,
+		DialTLSContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			config, err := h.tlsConfig(pair)
+			if err != nil {
+				return nil, err
+			}
+			return (&tls.Dialer{Config: config}).DialContext(ctx, network, address)
+		},
+	}
+	return &http.Client{Transport: transport}
+}
+
+func (h *host) tlsConfig(pair string) (*tls.Config, error) {
+	ca, err := os.ReadFile(h.data.PKI("ca.crt"))
+	if err != nil {
+		return nil, err
+	}
+	config := &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}
+	config.RootCAs.AppendCertsFromPEM(ca)
+	if pair == "" {
+		return config, nil
+	}
+	certificate, err := tls.LoadX509KeyPair(h.data.PKI(pair+".crt"), h.data.PKI(pair+".key"))
+	config.Certificates = []tls.Certificate{certificate}
+	return config, err
+}
+
+func getOK(ctx context.Context, client *http.Client, url string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return err
+	}
+	body, err := io.ReadAll(io.LimitReader(response.Body, 4<<10))
+	if err = errors.Join(err, response.Body.Close()); err != nil {
+		return err
+	}
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: %s", response.Status, strings.TrimSpace(string(body)))
+	}
+	return nil
+}
+
+// writeConfig writes a generated configuration file.
+func (h *host) writeConfig(name string, content []byte) (string, error) {
+	file := h.data.Config(name)
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		return "", fmt.Errorf("make directory for configuration: %w", err)
+	}
+	if err := os.WriteFile(file, content, 0o600); err != nil {
+		return "", fmt.Errorf("write configuration: %w", err)
+	}
+	return file, nil
+}

@@ -1,0 +1,386 @@
+// Copyright The Ordinal Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/record"
+)
+
+// Resources of the cluster.
+var (
+	setsResource      = appsv1.SchemeGroupVersion.WithResource("statefulsets")
+	revisionsResource = appsv1.SchemeGroupVersion.WithResource("controllerrevisions")
+	podsResource      = corev1.SchemeGroupVersion.WithResource("pods")
+	claimsResource    = corev1.SchemeGroupVersion.WithResource("persistentvolumeclaims")
+)
+
+// cluster is client-go's fake API server, taught what the controller relies on: UIDs, resource versions, preconditions,
+// graceful deletion; and a kubelet.
+type cluster struct {
+	t      *testing.T
+	client *fake.Clientset
+	events *record.FakeRecorder
+
+	mu      sync.Mutex
+	version int
+	// refuse is asked before each write; an error refuses it.
+	refuse func(clienttesting.Action) error
+	// writes are the writes of clients, such as "create pods web-0".
+	writes []string
+	// readyAfter is how long a pod takes from its creation to being ready; negative for never. By pod name.
+	readyAfter func(*corev1.Pod) time.Duration
+	born       map[types.UID]time.Time
+}
+
+const (
+	namespace = "default"
+	// grace is how long a pod takes to go.
+	grace = 2 * time.Second
+)
+
+func newCluster(t *testing.T) *cluster {
+	t.Helper()
+	c := &cluster{
+		t:          t,
+		client:     fake.NewClientset(),
+		events:     record.NewFakeRecorder(10_000),
+		refuse:     func(clienttesting.Action) error { return nil },
+		readyAfter: func(*corev1.Pod) time.Duration { return time.Second },
+		born:       map[types.UID]time.Time{},
+	}
+	c.client.PrependReactor("*", "*", c.react)
+	return c
+}
+
+// run starts the controller and the kubelet in a synctest bubble, and gives a function that stops them.
+func (c *cluster) run(o Options) (stop func()) {
+	c.t.Helper()
+	ctx, cancel := context.WithCancel(c.t.Context())
+	ctl, err := New(c.client, c.events, o)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := ctl.Run(ctx); err != nil {
+			c.t.Error(err)
+		}
+	})
+	wg.Go(func() {
+		tick := time.NewTicker(100 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+				c.kubelet()
+			}
+		}
+	})
+	return func() {
+		cancel()
+		wg.Wait()
+	}
+}
+
+func (c *cluster) react(action clienttesting.Action) (bool, runtime.Object, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch action.GetVerb() {
+	case "create", "patch", "delete", "update":
+	default:
+		return false, nil, nil
+	}
+	if err := c.refuse(action); err != nil {
+		return true, nil, err
+	}
+	switch a := action.(type) {
+	case clienttesting.CreateActionImpl:
+		obj := a.GetObject().DeepCopyObject()
+		err := c.add(a.GetResource(), obj)
+		return true, obj, err
+	case clienttesting.PatchActionImpl:
+		obj, err := c.patch(a)
+		return true, obj, err
+	case clienttesting.DeleteActionImpl:
+		return true, nil, c.remove(a.GetResource(), a.GetName(), a.GetDeleteOptions())
+	}
+	return true, nil, fmt.Errorf("unexpected write %v", action)
+}
+
+func (c *cluster) tracker() clienttesting.ObjectTracker { return c.client.Tracker() }
+
+func (c *cluster) note(verb string, r schema.GroupVersionResource, name string) {
+	c.writes = append(c.writes, verb+" "+r.Resource+" "+name)
+}
+
+func (c *cluster) stamp(obj runtime.Object) metav1.Object {
+	accessor, err := meta.Accessor(obj)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.version++
+	accessor.SetResourceVersion(strconv.Itoa(c.version))
+	return accessor
+}
+
+func (c *cluster) add(r schema.GroupVersionResource, obj runtime.Object) error {
+	o := c.stamp(obj)
+	o.SetUID(types.UID(fmt.Sprintf("uid-%d", c.version)))
+	o.SetCreationTimestamp(metav1.Now())
+	o.SetNamespace(namespace)
+	if pod, ok := obj.(*corev1.Pod); ok {
+		pod.Status.Phase = corev1.PodPending
+		c.born[pod.UID] = time.Now()
+	}
+	if _, err := c.tracker().Get(r, namespace, o.GetName()); err == nil {
+		return apierrors.NewAlreadyExists(r.GroupResource(), o.GetName())
+	}
+	c.note("create", r, o.GetName())
+	return c.tracker().Create(r, obj, namespace)
+}
+
+func (c *cluster) patch(a clienttesting.PatchActionImpl) (runtime.Object, error) {
+	obj, err := c.tracker().Get(a.GetResource(), namespace, a.GetName())
+	if err != nil {
+		return nil, err
+	}
+	before, err := meta.Accessor(obj)
+	if err != nil {
+		return nil, err
+	}
+	var wanted struct {
+		Metadata struct {
+			UID             types.UID `json:"uid"`
+			ResourceVersion string    `json:"resourceVersion"`
+		} `json:"metadata"`
+	}
+	if err := json.Unmarshal(a.GetPatch(), &wanted); err != nil {
+		return nil, err
+	}
+	if wanted.Metadata.UID != before.GetUID() {
+		return nil, apierrors.NewConflict(a.GetResource().GroupResource(), a.GetName(), fmt.Errorf("uid"))
+	}
+	if v := wanted.Metadata.ResourceVersion; v != "" && v != before.GetResourceVersion() {
+		return nil, apierrors.NewConflict(a.GetResource().GroupResource(), a.GetName(), fmt.Errorf("version"))
+	}
+	patched, err := applyPatch(obj, a)
+	if err != nil {
+		return nil, err
+	}
+	if set, ok := patched.(*appsv1.StatefulSet); ok && a.GetSubresource() != "status" {
+		set.Generation++
+	}
+	c.stamp(patched)
+	c.note("patch", a.GetResource(), a.GetName())
+	return patched.DeepCopyObject(), c.tracker().Update(a.GetResource(), patched, namespace)
+}
+
+func applyPatch(obj runtime.Object, a clienttesting.PatchActionImpl) (runtime.Object, error) {
+	data, err := json.Marshal(obj)
+	if err != nil {
+		return nil, err
+	}
+	if a.GetPatchType() == types.MergePatchType {
+		data, err = jsonpatch.MergePatch(data, a.GetPatch())
+	} else {
+		data, err = strategicpatch.StrategicMergePatch(data, a.GetPatch(), obj)
+	}
+	if err != nil {
+		return nil, err
+	}
+	fresh, ok := reflect.New(reflect.TypeOf(obj).Elem()).Interface().(runtime.Object)
+	if !ok {
+		return nil, fmt.Errorf("%T is no object", obj)
+	}
+	return fresh, json.Unmarshal(data, fresh)
+}
+
+func (c *cluster) remove(r schema.GroupVersionResource, name string, o metav1.DeleteOptions) error {
+	obj, err := c.tracker().Get(r, namespace, name)
+	if err != nil {
+		return err
+	}
+	accessor, err := meta.Accessor(obj)
+	if err != nil {
+		return err
+	}
+	if o.Preconditions != nil && *o.Preconditions.UID != accessor.GetUID() {
+		return apierrors.NewConflict(r.GroupResource(), name, fmt.Errorf("uid"))
+	}
+	c.note("delete", r, name)
+	pod, ok := obj.(*corev1.Pod)
+	if !ok {
+		return c.tracker().Delete(r, namespace, name)
+	}
+	if pod.DeletionTimestamp == nil {
+		pod = pod.DeepCopy()
+		pod.DeletionTimestamp = &metav1.Time{Time: time.Now().Add(grace)}
+		c.stamp(pod)
+		return c.tracker().Update(r, pod, namespace)
+	}
+	return nil
+}
+
+// kubelet lets pods become ready and go.
+func (c *cluster) kubelet() {
+	for _, pod := range c.pods() {
+		c.mu.Lock()
+		switch after := c.readyAfter(pod); {
+		case pod.DeletionTimestamp != nil && !time.Now().Before(pod.DeletionTimestamp.Time):
+			if err := c.tracker().Delete(podsResource, namespace, pod.Name); err != nil {
+				c.t.Error(err)
+			}
+		case pod.Status.Phase == corev1.PodPending && after >= 0 && time.Since(c.born[pod.UID]) >= after:
+			setReady(pod, true)
+			c.put(podsResource, pod)
+		}
+		c.mu.Unlock()
+	}
+}
+
+func setReady(pod *corev1.Pod, ready bool) {
+	status := corev1.ConditionFalse
+	if ready {
+		status = corev1.ConditionTrue
+	}
+	pod.Status.Phase = corev1.PodRunning
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: status, LastTransitionTime: metav1.Now()}}
+}
+
+// put replaces an object.
+func (c *cluster) put(r schema.GroupVersionResource, obj runtime.Object) {
+	c.t.Helper()
+	c.stamp(obj)
+	if err := c.tracker().Update(r, obj, namespace); err != nil {
+		c.t.Error(err)
+	}
+}
+
+func (c *cluster) pods() []*corev1.Pod {
+	c.t.Helper()
+	list, err := c.client.CoreV1().Pods(namespace).List(c.t.Context(), metav1.ListOptions{})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	pods := make([]*corev1.Pod, len(list.Items))
+	for i := range list.Items {
+		pods[i] = &list.Items[i]
+	}
+	return pods
+}
+
+func (c *cluster) set() *appsv1.StatefulSet {
+	c.t.Helper()
+	set, err := c.client.AppsV1().StatefulSets(namespace).Get(c.t.Context(), "web", metav1.GetOptions{})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return set
+}
+
+func (c *cluster) pod(name string) *corev1.Pod {
+	c.t.Helper()
+	pod, err := c.client.CoreV1().Pods(namespace).Get(c.t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return pod
+}
+
+// create adds an object as a user.
+func (c *cluster) create(r schema.GroupVersionResource, obj runtime.Object) {
+	c.t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.add(r, obj); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// edit changes the set as a user.
+func (c *cluster) edit(change func(*appsv1.StatefulSet)) {
+	c.t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	obj, err := c.tracker().Get(setsResource, namespace, "web")
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	set, ok := obj.(*appsv1.StatefulSet)
+	if !ok {
+		c.t.Fatalf("set is a %T", obj)
+	}
+	set = set.DeepCopy()
+	change(set)
+	set.Generation++
+	c.put(setsResource, set)
+}
+
+// kill deletes a pod as a user.
+func (c *cluster) kill(name string) {
+	c.t.Helper()
+	if err := c.client.CoreV1().Pods(namespace).Delete(c.t.Context(), name, metav1.DeleteOptions{}); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// drain gives the writes since the last call.
+func (c *cluster) drain() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	writes := c.writes
+	c.writes = nil
+	return writes
+}
+
+// newSet is a set of three pods with a claim each.
+func newSet(changes ...func(*appsv1.StatefulSet)) *appsv1.StatefulSet {
+	labels := map[string]string{"app": "web"}
+	set := &appsv1.StatefulSet{
+		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: namespace, Generation: 1},
+		Spec: appsv1.StatefulSetSpec{
+			Replicas:            new(int32(3)),
+			ServiceName:         "web",
+			PodManagementPolicy: appsv1.OrderedReadyPodManagement,
+			Selector:            &metav1.LabelSelector{MatchLabels: labels},
+			UpdateStrategy: appsv1.StatefulSetUpdateStrategy{
+				Type:          appsv1.RollingUpdateStatefulSetStrategyType,
+				RollingUpdate: &appsv1.RollingUpdateStatefulSetStrategy{Partition: new(int32(0))},
+			},
+			RevisionHistoryLimit: new(int32(10)),
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "one"}}},
+			},
+			VolumeClaimTemplates: []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: "data"}}},
+		},
+	}
+	for _, change := range changes {
+		change(set)
+	}
+	return set
+}

@@ -1,0 +1,135 @@
+// Copyright The Ordinal Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"sync"
+	"time"
+
+	"github.com/ordinal-dev/ordinal/internal/observe"
+	"github.com/ordinal-dev/ordinal/internal/plan"
+)
+
+const (
+	// firstDelay is the delay after a first failure. It doubles with each further one.
+	firstDelay = time.Second
+	// maxDelay is the longest delay: what was mended elsewhere is noticed within it.
+	maxDelay = 30 * time.Second
+	// calm is how long nothing may fail until failures are forgotten.
+	calm = 10 * time.Minute
+)
+
+// memories hold what is remembered of each set from sync to sync. All of it may be lost at a restart without harm.
+type memories struct {
+	mu   sync.Mutex
+	sets map[observe.Key]*memory
+}
+
+// of gives the memory of a set. One set is never synced twice at once, so the memory needs no lock of its own.
+func (m *memories) of(k observe.Key) *memory {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.sets == nil {
+		m.sets = map[observe.Key]*memory{}
+	}
+	if m.sets[k] == nil {
+		m.sets[k] = &memory{creates: backoff{}, replaces: backoff{}}
+	}
+	return m.sets[k]
+}
+
+func (m *memories) forget(k observe.Key) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.sets, k)
+}
+
+// memory is what is remembered of one set.
+type memory struct {
+	generation int64
+	creates    backoff
+	replaces   backoff
+	// announced are the waits of the last plan, so that each is told once.
+	announced map[announcement]bool
+}
+
+// announcement is what makes a wait worth to be told again.
+type announcement struct {
+	reason   plan.Reason
+	on       string
+	heldUpBy string
+}
+
+// renew forgets failures when the set's spec has changed: what failed may now work.
+func (m *memory) renew(generation int64) {
+	if m.generation != generation {
+		m.generation = generation
+		clear(m.creates)
+		clear(m.replaces)
+	}
+}
+
+// learn takes note of what failed and what did not.
+func (m *memory) learn(outcomes []plan.Outcome, now time.Time) {
+	for _, o := range outcomes {
+		failed := o.Result == plan.ResultFailed
+		switch a := o.Action.(type) {
+		case plan.CreatePod:
+			m.creates.note(a.Pod.Name, failed, now)
+		case plan.CreateClaim:
+			if failed {
+				m.creates.note(a.Pod, true, now)
+			}
+		case plan.DeletePod:
+			if !failed && (a.Reason == plan.ReasonFailed || a.Reason == plan.ReasonSucceeded) {
+				m.replaces.note(a.Pod.Name, true, now)
+			}
+		}
+	}
+}
+
+// news are the waits that were not there in the plan before.
+func (m *memory) news(waits []plan.Wait) []plan.Wait {
+	seen := make(map[announcement]bool, len(waits))
+	var fresh []plan.Wait
+	for _, w := range waits {
+		a := announcement{reason: w.Reason, on: string(w.On.Kind) + w.On.Name + string(w.On.UID), heldUpBy: w.For}
+		if !m.announced[a] && !seen[a] {
+			fresh = append(fresh, w)
+		}
+		seen[a] = true
+	}
+	m.announced = seen
+	return fresh
+}
+
+// backoff counts failures by name.
+type backoff map[string]failures
+
+type failures struct {
+	count int
+	last  time.Time
+}
+
+// note takes note of a failure, or of a success, which ends the row of failures.
+func (b backoff) note(name string, failed bool, now time.Time) {
+	if !failed {
+		delete(b, name)
+		return
+	}
+	f := b[name]
+	if now.Sub(f.last) > calm {
+		f.count = 0
+	}
+	b[name] = failures{count: f.count + 1, last: now}
+}
+
+// until gives, by name, the moments before which nothing is tried again.
+func (b backoff) until() map[string]time.Time {
+	moments := make(map[string]time.Time, len(b))
+	for name, f := range b {
+		moments[name] = f.last.Add(min(maxDelay, firstDelay<<min(f.count-1, 10)))
+	}
+	return moments
+}

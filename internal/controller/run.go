@@ -1,0 +1,188 @@
+// Copyright The Ordinal Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/client-go/tools/record"
+
+	"github.com/ordinal-dev/ordinal/internal/telemetry"
+)
+
+// Options choose how the controller runs. The zero value is good for use.
+type Options struct {
+	// Workers is how many sets are synced at once; 5 if it is zero.
+	Workers int
+	// Resync is how often each set is looked at although nothing has changed; never if it is zero.
+	Resync time.Duration
+	// Defaulter fills in what the API server fills in by default. It is how a template that was recorded before a field got
+	// its default is known to be the same. Nil compares templates as they are.
+	Defaulter func(*appsv1.StatefulSet)
+	// Recreate allows the update strategy Recreate: feature gate StatefulSetRecreateStrategy.
+	Recreate bool
+	// QPS and Burst bound the requests per second to the API server; 200 and 400 if they are zero. Events have a budget of
+	// their own of the same size.
+	QPS   float32
+	Burst int
+	// LeaderElect lets only one of several controllers work at a time.
+	LeaderElect bool
+	// LeaseNamespace and LeaseName name the lease by which a leader is elected; kube-system and ordinal-controller if they
+	// are empty.
+	LeaseNamespace, LeaseName string
+	// Metrics are counted up; nil for metrics that nobody sees.
+	Metrics *telemetry.Metrics
+	// Ready, if set, is called once sets are being worked on.
+	Ready func()
+}
+
+func (o Options) withDefaults() Options {
+	o.Workers = cmp.Or(o.Workers, 5)
+	o.QPS = cmp.Or(o.QPS, 200)
+	o.Burst = cmp.Or(o.Burst, 400)
+	o.LeaseNamespace = cmp.Or(o.LeaseNamespace, metav1.NamespaceSystem)
+	o.LeaseName = cmp.Or(o.LeaseName, "ordinal-controller")
+	if o.Metrics == nil {
+		o.Metrics = telemetry.New()
+	}
+	return o
+}
+
+// Times of the lease, as Kubernetes' own controllers have them.
+const (
+	leaseDuration = 15 * time.Second
+	renewDeadline = 10 * time.Second
+	retryPeriod   = 2 * time.Second
+)
+
+// Run keeps the StatefulSets of the cluster of cfg until ctx is done.
+func Run(ctx context.Context, cfg *rest.Config, o Options) error {
+	o = o.withDefaults()
+	client, err := newClient(cfg, o, "ordinal-controller")
+	if err != nil {
+		return err
+	}
+	// Events must not take from the budget of pods.
+	eventClient, err := newClient(cfg, o, "ordinal-events")
+	if err != nil {
+		return err
+	}
+	broadcaster := newBroadcaster(context.WithoutCancel(ctx))
+	defer broadcaster.Shutdown()
+	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: eventClient.CoreV1().Events("")})
+	recorder := broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: telemetry.Component})
+
+	work := func(ctx context.Context) error {
+		c, err := New(client, recorder, o)
+		if err != nil {
+			return err
+		}
+		return c.Run(ctx)
+	}
+	if o.LeaderElect {
+		leaseClient, err := newClient(cfg, o, "ordinal-lease")
+		if err != nil {
+			return err
+		}
+		return lead(ctx, leaseClient, o, work)
+	}
+	return work(ctx)
+}
+
+func newClient(cfg *rest.Config, o Options, agent string) (kubernetes.Interface, error) {
+	c := rest.AddUserAgent(rest.CopyConfig(cfg), agent)
+	c.QPS, c.Burst = o.QPS, o.Burst
+	c.ContentType = "application/vnd.kubernetes.protobuf"
+	c.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
+	client, err := kubernetes.NewForConfig(c)
+	if err != nil {
+		return nil, fmt.Errorf("make client: %w", err)
+	}
+	return client, nil
+}
+
+// newBroadcaster groups events that are alike, and drops none: client-go's own limit is 25 per set.
+func newBroadcaster(ctx context.Context) record.EventBroadcaster {
+	return record.NewBroadcaster(record.WithContext(ctx), record.WithCorrelatorOptions(record.CorrelatorOptions{
+		BurstSize: 100_000,
+		QPS:       1000,
+		MaxEvents: 100,
+	}))
+}
+
+// lead does the work while this process is the elected leader. The lease is given back when the work has ended, so that no
+// two leaders work at once.
+func lead(ctx context.Context, client kubernetes.Interface, o Options, work func(context.Context) error) error {
+	leasing, release := context.WithCancel(context.WithoutCancel(ctx))
+	defer release()
+	var leads atomic.Bool
+	results := make(chan error, 1)
+	elector, err := newElector(client, o, func(leading context.Context) {
+		leads.Store(true)
+		working, stop := context.WithCancel(ctx)
+		defer stop()
+		defer context.AfterFunc(leading, stop)()
+		results <- work(working)
+		release()
+	})
+	if err != nil {
+		return err
+	}
+	defer context.AfterFunc(ctx, func() {
+		if !leads.Load() {
+			release()
+		}
+	})()
+	elector.Run(leasing)
+	if !leads.Load() {
+		return nil
+	}
+	if err := <-results; err != nil || ctx.Err() != nil {
+		return err
+	}
+	return errors.New("another controller has become the leader")
+}
+
+func newElector(client kubernetes.Interface, o Options, started func(context.Context)) (*leaderelection.LeaderElector, error) {
+	host, err := os.Hostname()
+	if err != nil {
+		return nil, fmt.Errorf("get hostname: %w", err)
+	}
+	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+		Lock: &resourcelock.LeaseLock{
+			LeaseMeta:  metav1.ObjectMeta{Namespace: o.LeaseNamespace, Name: o.LeaseName},
+			Client:     client.CoordinationV1(),
+			LockConfig: resourcelock.ResourceLockConfig{Identity: host + "_" + string(uuid.NewUUID())},
+		},
+		LeaseDuration:   leaseDuration,
+		RenewDeadline:   renewDeadline,
+		RetryPeriod:     retryPeriod,
+		ReleaseOnCancel: true,
+		Name:            o.LeaseName,
+		Callbacks: leaderelection.LeaderCallbacks{
+			OnStartedLeading: started,
+			OnStoppedLeading: func() {},
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("make leader elector: %w", err)
+	}
+	return elector, nil
+}

@@ -1,0 +1,286 @@
+// Copyright The Ordinal Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package observe
+
+import (
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/ordinal-dev/ordinal/internal/claim"
+	"github.com/ordinal-dev/ordinal/internal/ordinal"
+	"github.com/ordinal-dev/ordinal/internal/plan"
+)
+
+// Observer takes snapshots.
+type Observer struct {
+	informers *Informers
+	watermark *Watermark
+	options   plan.Options
+}
+
+// New makes an observer of these caches.
+func New(i *Informers, w *Watermark, o plan.Options) *Observer {
+	return &Observer{informers: i, watermark: w, options: o}
+}
+
+// View is what became of the wish for a snapshot.
+type View int
+
+const (
+	// Fresh means that the snapshot is good to plan from.
+	Fresh View = iota
+	// Gone means that there is no such set.
+	Gone
+	// Stale means that the caches do not show all that was written for the set. The event that brings it wakes the set.
+	Stale
+)
+
+// Look takes a snapshot of a set. What the snapshot says of back-off is left to the caller.
+func (o *Observer) Look(k Key, now time.Time) (plan.Snapshot, View, error) {
+	obj, exists, err := o.informers.sets.GetStore().GetByKey(k.String())
+	if err != nil {
+		return plan.Snapshot{}, Gone, fmt.Errorf("get set %s from cache: %w", k, err)
+	}
+	if !exists {
+		return plan.Snapshot{}, Gone, nil
+	}
+	if !o.watermark.IsReached(k) {
+		return plan.Snapshot{}, Stale, nil
+	}
+	set, ok := obj.(*appsv1.StatefulSet)
+	if !ok {
+		return plan.Snapshot{}, Gone, fmt.Errorf("cached set %s is a %T", k, obj)
+	}
+	s := plan.Snapshot{Now: now, Set: set, Options: o.options}
+	if s.Revisions, err = o.revisionsOf(set); err != nil {
+		return s, Fresh, err
+	}
+	if s.Pods, err = o.podsOf(set); err != nil {
+		return s, Fresh, err
+	}
+	s.Claims = o.claimsOf(set, s.Pods)
+	return s, Fresh, nil
+}
+
+func (o *Observer) revisionsOf(set *appsv1.StatefulSet) ([]*appsv1.ControllerRevision, error) {
+	selector, err := metav1.LabelSelectorAsSelector(set.Spec.Selector)
+	if err != nil {
+		// The plan says so.
+		return nil, nil
+	}
+	indexer := o.informers.revisions.GetIndexer()
+	owned, err := indexed[*appsv1.ControllerRevision](indexer, byOwner, string(set.UID))
+	if err != nil {
+		return nil, err
+	}
+	orphans, err := indexed[*appsv1.ControllerRevision](indexer, byOrphan, set.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	var matching []*appsv1.ControllerRevision
+	for _, r := range append(owned, orphans...) {
+		if selector.Matches(labels.Set(r.Labels)) {
+			matching = append(matching, r)
+		}
+	}
+	return matching, nil
+}
+
+func (o *Observer) podsOf(set *appsv1.StatefulSet) ([]*corev1.Pod, error) {
+	indexer := o.informers.pods.GetIndexer()
+	pods, err := indexed[*corev1.Pod](indexer, bySet, set.Namespace+"/"+set.Name)
+	if err != nil {
+		return nil, err
+	}
+	owned, err := indexed[*corev1.Pod](indexer, byOwner, string(set.UID))
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range owned {
+		// Those that bear a name of the set are known already.
+		if _, named := ordinal.Of(set.Name, p.Name); !named {
+			pods = append(pods, p)
+		}
+	}
+	return pods, nil
+}
+
+// claimsOf finds the claims of all ordinals for which there may be work: those of the range and those of the pods.
+func (o *Observer) claimsOf(set *appsv1.StatefulSet, pods []*corev1.Pod) []*corev1.PersistentVolumeClaim {
+	if len(set.Spec.VolumeClaimTemplates) == 0 {
+		return nil
+	}
+	ordinals := map[int]bool{}
+	for _, p := range pods {
+		if n, named := ordinal.Of(set.Name, p.Name); named {
+			ordinals[n] = true
+		}
+	}
+	span := ordinal.RangeOf(set)
+	// A plan creates a bounded number of pods, so it does not look at the claims of more empty places than that.
+	for n, empty := span.Start, 0; n < span.End() && empty <= plan.MaxCreates; n++ {
+		if !ordinals[n] {
+			empty++
+		}
+		ordinals[n] = true
+	}
+	store := o.informers.claims.GetStore()
+	var claims []*corev1.PersistentVolumeClaim
+	for n := range ordinals {
+		for _, name := range claim.Names(set, n) {
+			if c, ok := lookup(store, set.Namespace, name).(*corev1.PersistentVolumeClaim); ok {
+				claims = append(claims, c)
+			}
+		}
+	}
+	return claims
+}
+
+func indexed[T metav1.Object](indexer cache.Indexer, index, value string) ([]T, error) {
+	objs, err := indexer.ByIndex(index, value)
+	if err != nil {
+		return nil, fmt.Errorf("look up %s %s: %w", index, value, err)
+	}
+	found := make([]T, 0, len(objs))
+	for _, obj := range objs {
+		if o, ok := obj.(T); ok {
+			found = append(found, o)
+		}
+	}
+	return found, nil
+}
+
+// Handle calls wake for each set that a change of an object concerns.
+func (i *Informers) Handle(wake func(Key)) error {
+	for kind, concerns := range map[plan.Kind]func(metav1.Object) []Key{
+		plan.KindSet:      func(o metav1.Object) []Key { return []Key{{Namespace: o.GetNamespace(), Name: o.GetName()}} },
+		plan.KindPod:      i.setsOfPod,
+		plan.KindClaim:    i.setsOfClaim,
+		plan.KindRevision: i.setsOfRevision,
+	} {
+		h := handler{concerns: concerns, wake: wake}
+		if _, err := i.of(kind).AddEventHandler(h); err != nil {
+			return fmt.Errorf("watch %s: %w", kind, err)
+		}
+	}
+	return nil
+}
+
+// handler turns the changes of one kind of object into keys of sets.
+type handler struct {
+	concerns func(metav1.Object) []Key
+	wake     func(Key)
+}
+
+// OnAdd wakes the sets that a new object concerns.
+func (h handler) OnAdd(obj any, _ bool) {
+	h.changed(obj)
+}
+
+// OnUpdate wakes the sets that an object concerned before and those that it concerns now.
+func (h handler) OnUpdate(before, after any) {
+	old, err := meta.Accessor(before)
+	if err != nil {
+		return
+	}
+	if fresh, err := meta.Accessor(after); err == nil && fresh.GetResourceVersion() == old.GetResourceVersion() &&
+		fresh.GetResourceVersion() != "" {
+		return
+	}
+	h.changed(before)
+	h.changed(after)
+}
+
+// OnDelete wakes the sets that an object concerned.
+func (h handler) OnDelete(obj any) {
+	if tombstone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+		obj = tombstone.Obj
+	}
+	h.changed(obj)
+}
+
+func (h handler) changed(obj any) {
+	accessor, err := meta.Accessor(obj)
+	if err != nil {
+		return
+	}
+	for _, k := range h.concerns(accessor) {
+		h.wake(k)
+	}
+}
+
+// setsOfPod are the set that owns the pod, and the set of which it has a name.
+func (i *Informers) setsOfPod(o metav1.Object) []Key {
+	var keys []Key
+	if owner := metav1.GetControllerOfNoCopy(o); owner != nil && owner.Kind == string(plan.KindSet) {
+		keys = append(keys, Key{Namespace: o.GetNamespace(), Name: owner.Name})
+	}
+	if name, ok := ordinal.ParsePod(o.GetName()); ok {
+		k := Key{Namespace: o.GetNamespace(), Name: name.Set}
+		if len(keys) == 0 || keys[0] != k {
+			keys = append(keys, k)
+		}
+	}
+	return i.existing(keys)
+}
+
+// setsOfClaim are the sets one of whose claims has the name.
+func (i *Informers) setsOfClaim(o metav1.Object) []Key {
+	var keys []Key
+	for c := range ordinal.ParseClaim(o.GetName()) {
+		set, ok := lookup(i.sets.GetStore(), o.GetNamespace(), c.Set).(*appsv1.StatefulSet)
+		if ok && hasTemplate(set, c.Template) {
+			keys = append(keys, Key{Namespace: set.Namespace, Name: set.Name})
+		}
+	}
+	return keys
+}
+
+// setsOfRevision are the set that owns the revision, or those that may adopt it.
+func (i *Informers) setsOfRevision(o metav1.Object) []Key {
+	if owner := metav1.GetControllerOfNoCopy(o); owner != nil {
+		if owner.Kind != string(plan.KindSet) {
+			return nil
+		}
+		return i.existing([]Key{{Namespace: o.GetNamespace(), Name: owner.Name}})
+	}
+	sets, err := indexed[*appsv1.StatefulSet](i.sets.GetIndexer(), cache.NamespaceIndex, o.GetNamespace())
+	if err != nil {
+		return nil
+	}
+	var keys []Key
+	for _, set := range sets {
+		selector, err := metav1.LabelSelectorAsSelector(set.Spec.Selector)
+		if err == nil && selector.Matches(labels.Set(o.GetLabels())) {
+			keys = append(keys, Key{Namespace: set.Namespace, Name: set.Name})
+		}
+	}
+	return keys
+}
+
+func (i *Informers) existing(keys []Key) []Key {
+	var found []Key
+	for _, k := range keys {
+		if _, exists, err := i.sets.GetStore().GetByKey(k.String()); err == nil && exists {
+			found = append(found, k)
+		}
+	}
+	return found
+}
+
+func hasTemplate(set *appsv1.StatefulSet, name string) bool {
+	for i := range set.Spec.VolumeClaimTemplates {
+		if set.Spec.VolumeClaimTemplates[i].Name == name {
+			return true
+		}
+	}
+	return false
+}

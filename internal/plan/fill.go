@@ -1,0 +1,225 @@
+// Copyright The Ordinal Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"maps"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/ordinal-dev/ordinal/internal/claim"
+	"github.com/ordinal-dev/ordinal/internal/podstate"
+)
+
+// MaxCreates is how many places without a pod one plan looks at, so that a huge set does not hold a worker for long. Those
+// beyond have their turn when the ones before have their pods.
+const MaxCreates = 1000
+
+// fillInOrder makes each ordinal of the range have its pod, from the lowest on, and goes to the next only when the pod is
+// available. It is true when all are.
+func (p *planner) fillInOrder() bool {
+	var chains []Chain
+	complete := true
+	for s := range p.slots() {
+		c, ok := p.fill(s)
+		chains = append(chains, c)
+		if !ok || s.pod == nil || !p.isPassed(s.pod) {
+			complete = false
+			break
+		}
+	}
+	p.step(Step{Mode: Serial}, chains...)
+	return complete
+}
+
+// fillAtOnce makes each ordinal of the range have its pod, all at once. It is true when nothing forbids to go on with the
+// rest; pods that are not available do not.
+func (p *planner) fillAtOnce() bool {
+	var chains []Chain
+	complete, empty := true, 0
+	for s := range p.slots() {
+		c, ok := p.fill(s)
+		chains = append(chains, c)
+		complete = complete && ok
+		if s.pod != nil {
+			p.isPassed(s.pod)
+			continue
+		}
+		if empty++; empty == MaxCreates {
+			complete = false
+			break
+		}
+	}
+	p.step(Step{Mode: SlowStart}, chains...)
+	return complete
+}
+
+// fill gives the work that a slot needs. It is false when the work, or the lack of it, has to hold up what follows.
+func (p *planner) fill(s slot) (Chain, bool) {
+	switch {
+	case s.pod == nil:
+		return p.create(s)
+	case podstate.IsFinished(s.pod):
+		return p.replace(s), true
+	case podstate.IsPending(s.pod) && !podstate.IsTerminating(s.pod):
+		return p.complete(s)
+	default:
+		return p.repair(s), true
+	}
+}
+
+// isPassed tells if a pod lets its successors go on, and waits for it if not.
+func (p *planner) isPassed(pod *corev1.Pod) bool {
+	w := Wait{On: refPod(pod)}
+	switch {
+	case podstate.IsTerminating(pod):
+		w.Reason = WaitTerminating
+	case podstate.IsFinished(pod):
+		w.Reason = WaitFinished
+	case pod.Status.Phase != corev1.PodRunning:
+		w.Reason = WaitStarting
+	case !podstate.IsReady(pod):
+		w.Reason = WaitNotReady
+	case !podstate.IsAvailable(pod, p.Set.Spec.MinReadySeconds, p.Now):
+		w.Reason = WaitNotAvailable
+		w.Until, _ = podstate.AvailableAt(pod, p.Set.Spec.MinReadySeconds)
+	default:
+		return true
+	}
+	p.wait(w)
+	return false
+}
+
+// create gives the actions that make a pod and its claims. In order, nothing follows a pod that has yet to be created.
+func (p *planner) create(s slot) (Chain, bool) {
+	if s.taken != nil {
+		p.wait(Wait{Reason: WaitNameTaken, On: refPod(s.taken), For: p.podName(s)})
+		return nil, true
+	}
+	if p.backsOff(s, p.CreateAfter) {
+		return nil, true
+	}
+	if p.waitsForStaleClaim(s) {
+		return nil, true
+	}
+	claims, ok := p.createClaims(s)
+	if !ok {
+		return claims, false
+	}
+	pod, ok := p.newPod(s.ordinal)
+	if !ok {
+		return nil, false
+	}
+	if p.isOrdered() {
+		p.wait(Wait{Reason: WaitStarting, On: Ref{Kind: KindPod, Name: pod.Name}})
+	}
+	return append(append(claims, CreatePod{Pod: pod}), p.ownClaims(s)...), true
+}
+
+// replace gives the action that removes a pod that ended. Its successor is created when it is gone.
+func (p *planner) replace(s slot) Chain {
+	if podstate.IsTerminating(s.pod) || p.backsOff(s, p.ReplaceAfter) {
+		return nil
+	}
+	why := ReasonFailed
+	if s.pod.Status.Phase == corev1.PodSucceeded {
+		why = ReasonSucceeded
+	}
+	return Chain{DeletePod{Pod: refPod(s.pod), Reason: why}}
+}
+
+// complete gives the actions that make the claims that a pending pod lacks, which may be why it is pending.
+func (p *planner) complete(s slot) (Chain, bool) {
+	if p.backsOff(s, p.CreateAfter) {
+		return p.repair(s), true
+	}
+	missing, ok := p.createClaims(s)
+	if !ok {
+		return missing, false
+	}
+	return append(missing, p.repair(s)...), true
+}
+
+func (p *planner) backsOff(s slot, after map[string]time.Time) bool {
+	until := after[p.podName(s)]
+	if !until.After(p.Now) {
+		return false
+	}
+	p.wait(Wait{Reason: WaitBackoff, On: Ref{Kind: KindPod, Name: p.podName(s)}, Until: until})
+	return true
+}
+
+// waitsForStaleClaim tells if a claim of the slot is about to go with the pod that had the name before.
+func (p *planner) waitsForStaleClaim(s slot) bool {
+	if !claim.DeletesWhenScaled(p.Set) {
+		return false
+	}
+	for _, name := range claim.Names(p.Set, s.ordinal) {
+		c := p.claims[name]
+		if c != nil && claim.OwnedByEarlierPod(c, p.holder(s)) {
+			p.wait(Wait{Reason: WaitClaimStale, On: refClaim(c), For: p.podName(s)})
+			return true
+		}
+	}
+	return false
+}
+
+// createClaims gives the actions that make the claims that a slot lacks. It is false when one of them is going: it has to
+// be gone before it can be made anew.
+func (p *planner) createClaims(s slot) (Chain, bool) {
+	var chain Chain
+	ok := true
+	for _, t := range claim.Templates(p.Set) {
+		wanted := claim.New(p.Set, t, s.ordinal)
+		switch c := p.claims[wanted.Name]; {
+		case c == nil:
+			chain = append(chain, CreateClaim{Claim: wanted, Pod: p.podName(s)})
+		case c.DeletionTimestamp != nil:
+			p.wait(Wait{Reason: WaitClaimTerminating, On: refClaim(c), For: p.podName(s)})
+			ok = false
+		}
+	}
+	return chain, ok
+}
+
+// ownClaims gives the actions that let the slot's claims have the owners that the retention policy wants.
+func (p *planner) ownClaims(s slot) Chain {
+	var chain Chain
+	for _, name := range claim.Names(p.Set, s.ordinal) {
+		c := p.claims[name]
+		if c == nil {
+			continue
+		}
+		v := claim.Owners(p.Set, p.holder(s), c)
+		if v.Conflict {
+			p.wait(Wait{Reason: WaitClaimConflict, On: refClaim(c), For: p.podName(s)})
+		}
+		if v.Change {
+			chain = append(chain, OwnClaim{Claim: refClaim(c), Owners: v.Refs, Pod: p.podName(s)})
+		}
+	}
+	return chain
+}
+
+// repair gives the actions that restore what a pod of the set has to have. In order, only available pods are repaired.
+func (p *planner) repair(s slot) Chain {
+	if p.isOrdered() && !podstate.IsPending(s.pod) && !p.isServing(s.pod) {
+		return nil
+	}
+	chain := p.ownClaims(s)
+	if podstate.IsTerminating(s.pod) {
+		return chain
+	}
+	if !claim.IsMounted(p.Set, s.pod, s.ordinal) {
+		p.wait(Wait{Reason: WaitVolumes, On: refPod(s.pod)})
+	}
+	labels := identity(s.pod.Name, s.ordinal)
+	maps.DeleteFunc(labels, func(key, value string) bool { return s.pod.Labels[key] == value })
+	if len(labels) > 0 {
+		chain = append(chain, LabelPod{Pod: refPod(s.pod), Labels: labels})
+	}
+	return chain
+}
+

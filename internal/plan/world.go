@@ -1,0 +1,156 @@
+// Copyright The Ordinal Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"cmp"
+	"iter"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/ordinal-dev/ordinal/internal/claim"
+	"github.com/ordinal-dev/ordinal/internal/ordinal"
+	"github.com/ordinal-dev/ordinal/internal/revision"
+)
+
+// slot is the place of one ordinal.
+type slot struct {
+	ordinal int
+	// pod is the set's pod, or one that the set adopts; nil if there is none.
+	pod *corev1.Pod
+	// taken is a pod of somebody else under the slot's name.
+	taken *corev1.Pod
+}
+
+// world is a snapshot put in order.
+type world struct {
+	Snapshot
+	span     ordinal.Range
+	selector labels.Selector
+	// live are the set's pods within its range, and those that it adopts, ascending.
+	live []slot
+	// condemned are the set's pods outside its range, descending.
+	condemned []slot
+	// foreign are pods of others under names of the set's pods, by ordinal.
+	foreign map[int]*corev1.Pod
+	claims  map[string]*corev1.PersistentVolumeClaim
+	// revisions are the set's own and those that it adopts, oldest first.
+	revisions        []*appsv1.ControllerRevision
+	adopted          []*corev1.Pod
+	released         []*corev1.Pod
+	adoptedRevisions []*appsv1.ControllerRevision
+}
+
+func newWorld(s Snapshot) (*world, error) {
+	selector, err := metav1.LabelSelectorAsSelector(s.Set.Spec.Selector)
+	if err != nil {
+		return nil, err
+	}
+	w := &world{
+		Snapshot: s,
+		span:     ordinal.RangeOf(s.Set),
+		selector: selector,
+		foreign:  map[int]*corev1.Pod{},
+		claims:   make(map[string]*corev1.PersistentVolumeClaim, len(s.Claims)),
+	}
+	for _, c := range s.Claims {
+		w.claims[c.Name] = c
+	}
+	byName := func(a, b *corev1.Pod) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID)) }
+	for _, p := range slices.SortedFunc(slices.Values(s.Pods), byName) {
+		w.place(p)
+	}
+	ascending := func(a, b slot) int { return cmp.Compare(a.ordinal, b.ordinal) }
+	slices.SortFunc(w.live, ascending)
+	slices.SortFunc(w.condemned, func(a, b slot) int { return ascending(b, a) })
+	w.placeRevisions()
+	return w, nil
+}
+
+// place puts a pod where it belongs.
+func (w *world) place(p *corev1.Pod) {
+	n, named := ordinal.Of(w.Set.Name, p.Name)
+	match := named && w.selector.Matches(labels.Set(p.Labels))
+	owner := metav1.GetControllerOfNoCopy(p)
+	settled := w.Set.DeletionTimestamp != nil
+	switch {
+	case owner != nil && owner.UID == w.Set.UID && match:
+		w.join(n, p)
+		return
+	case owner != nil && owner.UID == w.Set.UID && !settled:
+		w.released = append(w.released, p)
+	case owner == nil && match && p.DeletionTimestamp == nil && !settled:
+		w.adopted = append(w.adopted, p)
+		w.join(n, p)
+		return
+	}
+	if named {
+		w.foreign[n] = p
+	}
+}
+
+func (w *world) join(n int, p *corev1.Pod) {
+	s := slot{ordinal: n, pod: p}
+	if w.span.Contains(n) {
+		w.live = append(w.live, s)
+		return
+	}
+	w.condemned = append(w.condemned, s)
+}
+
+func (w *world) placeRevisions() {
+	w.revisions = revision.Sorted(w.Revisions)
+	for _, r := range w.revisions {
+		if metav1.GetControllerOfNoCopy(r) == nil {
+			w.adoptedRevisions = append(w.adoptedRevisions, r)
+		}
+	}
+}
+
+// slots are all places of the set's range, ascending, the empty ones too.
+func (w *world) slots() iter.Seq[slot] {
+	return func(yield func(slot) bool) {
+		next := 0
+		for n := w.span.Start; n < w.span.End(); n++ {
+			s := slot{ordinal: n, taken: w.foreign[n]}
+			if next < len(w.live) && w.live[next].ordinal == n {
+				s = w.live[next]
+				next++
+			}
+			if !yield(s) {
+				return
+			}
+		}
+	}
+}
+
+// pods are all pods of the set, and those that it adopts.
+func (w *world) pods() iter.Seq[*corev1.Pod] {
+	return func(yield func(*corev1.Pod) bool) {
+		for _, group := range [][]slot{w.live, w.condemned} {
+			for _, s := range group {
+				if !yield(s.pod) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// holder is the pod of a slot as an owner of claims.
+func (w *world) holder(s slot) claim.Holder {
+	h := claim.Holder{Name: w.podName(s), Condemned: !w.span.Contains(s.ordinal)}
+	if s.pod != nil {
+		h.UID = s.pod.UID
+	}
+	return h
+}
+
+func (w *world) podName(s slot) string {
+	return ordinal.PodName(w.Set.Name, s.ordinal)
+}

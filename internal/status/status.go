@@ -1,0 +1,182 @@
+// Copyright The Ordinal Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package status settles what a StatefulSet's status has to say after a plan was carried out. It is pure.
+package status
+
+import (
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/ordinal-dev/ordinal/internal/plan"
+	"github.com/ordinal-dev/ordinal/internal/podstate"
+)
+
+// Settle gives the status of a snapshot's set after the outcomes of its plan, and tells if it differs from the one that the
+// set has. All counters are counted from pods, so that they are true at any time.
+func Settle(s plan.Snapshot, p plan.Plan, outcomes []plan.Outcome) (appsv1.StatefulSetStatus, bool) {
+	next := *s.Set.Status.DeepCopy()
+	t := tallyOf(outcomes)
+	if next.CollisionCount == nil {
+		next.CollisionCount = new(int32)
+	}
+	*next.CollisionCount += t.collisions
+	if p.Revisions.Known && !t.revisionMissing {
+		next.ObservedGeneration = max(next.ObservedGeneration, s.Set.Generation)
+		next.CurrentRevision = p.Revisions.Current
+		next.UpdateRevision = p.Revisions.Update
+	}
+	count(&next, s, t.members(p.Members))
+	complete(&next, s.Set)
+	setProgressing(&next, s, p)
+	return next, !equality.Semantic.DeepEqual(next, s.Set.Status)
+}
+
+// tally is what outcomes changed.
+type tally struct {
+	created         []*corev1.Pod
+	deleted         map[types.UID]bool
+	gone            map[types.UID]bool
+	notAdopted      map[types.UID]bool
+	collisions      int32
+	revisionMissing bool
+}
+
+func tallyOf(outcomes []plan.Outcome) tally {
+	t := tally{deleted: map[types.UID]bool{}, gone: map[types.UID]bool{}, notAdopted: map[types.UID]bool{}}
+	for _, o := range outcomes {
+		t.add(o)
+	}
+	return t
+}
+
+func (t *tally) add(o plan.Outcome) {
+	done := o.Result == plan.ResultDone
+	uid := o.Action.Target().UID
+	switch o.Action.(type) {
+	case plan.CreatePod:
+		if pod, ok := o.Object.(*corev1.Pod); ok && done {
+			t.created = append(t.created, pod)
+		}
+	case plan.DeletePod:
+		t.deleted[uid] = done
+		t.gone[uid] = o.Result == plan.ResultGone
+	case plan.AdoptPod:
+		t.notAdopted[uid] = !done
+	case plan.CreateRevision:
+		t.revisionMissing = !done
+		if o.Result == plan.ResultCollision {
+			t.collisions++
+		}
+	}
+}
+
+// member is a pod to be counted.
+type member struct {
+	*corev1.Pod
+	// leaving means that it is asked to go.
+	leaving bool
+}
+
+// members are the pods of the set after the outcomes.
+func (t *tally) members(before []*corev1.Pod) []member {
+	after := make([]member, 0, len(before)+len(t.created))
+	for _, pod := range before {
+		if !t.gone[pod.UID] && !t.notAdopted[pod.UID] {
+			after = append(after, member{Pod: pod, leaving: podstate.IsTerminating(pod) || t.deleted[pod.UID]})
+		}
+	}
+	for _, pod := range t.created {
+		after = append(after, member{Pod: pod})
+	}
+	return after
+}
+
+func count(next *appsv1.StatefulSetStatus, s plan.Snapshot, members []member) {
+	next.Replicas, next.ReadyReplicas, next.AvailableReplicas = 0, 0, 0
+	next.CurrentReplicas, next.UpdatedReplicas = 0, 0
+	for _, m := range members {
+		next.Replicas += one(podstate.IsCreated(m.Pod))
+		next.ReadyReplicas += one(podstate.IsReady(m.Pod))
+		next.AvailableReplicas += one(podstate.IsAvailable(m.Pod, s.Set.Spec.MinReadySeconds, s.Now))
+		if m.leaving {
+			continue
+		}
+		next.CurrentReplicas += one(podstate.Revision(m.Pod) == next.CurrentRevision)
+		next.UpdatedReplicas += one(podstate.Revision(m.Pod) == next.UpdateRevision)
+	}
+}
+
+func one(is bool) int32 {
+	if is {
+		return 1
+	}
+	return 0
+}
+
+// complete ends an update when all pods of the set have it and are ready.
+func complete(next *appsv1.StatefulSetStatus, set *appsv1.StatefulSet) {
+	if isComplete(next, set) {
+		next.CurrentRevision = next.UpdateRevision
+		next.CurrentReplicas = next.UpdatedReplicas
+	}
+}
+
+func isComplete(next *appsv1.StatefulSetStatus, set *appsv1.StatefulSet) bool {
+	wanted := int32(1)
+	if set.Spec.Replicas != nil {
+		wanted = *set.Spec.Replicas
+	}
+	return next.UpdatedReplicas == wanted && next.ReadyReplicas == wanted && next.Replicas == wanted
+}
+
+// setProgressing sets the condition Progressing, which tells how the Recreate strategy goes on. As in Kubernetes, it is
+// false when the strategy is done.
+func setProgressing(next *appsv1.StatefulSetStatus, s plan.Snapshot, p plan.Plan) {
+	if s.Set.Spec.UpdateStrategy.Type != appsv1.RecreateStatefulSetStrategyType || !s.Options.Recreate {
+		return
+	}
+	c := appsv1.StatefulSetCondition{
+		Type:   appsv1.StatefulSetProgressing,
+		Status: corev1.ConditionTrue,
+		Reason: "RecreateInProgress",
+	}
+	switch {
+	case isComplete(next, s.Set) && find(next.Conditions, c.Type) != nil:
+		c.Status, c.Reason, c.Message = corev1.ConditionFalse, "RecreateCompleted", "All pods recreated successfully"
+	case p.Recreate == plan.RecreateDeleting:
+		c.Message = "Deleting old revision pods"
+	case p.Recreate == plan.RecreateCreating:
+		c.Message = "Waiting for new-revision pods to be created"
+	default:
+		return
+	}
+	set(next, c, s.Now)
+}
+
+// set puts a condition into the status. Its transition time changes only with its status.
+func set(next *appsv1.StatefulSetStatus, c appsv1.StatefulSetCondition, now time.Time) {
+	c.LastTransitionTime.Time = now.Truncate(time.Second)
+	old := find(next.Conditions, c.Type)
+	if old == nil {
+		next.Conditions = append(next.Conditions, c)
+		return
+	}
+	if old.Status == c.Status {
+		c.LastTransitionTime = old.LastTransitionTime
+	}
+	*old = c
+}
+
+func find(conditions []appsv1.StatefulSetCondition, kind appsv1.StatefulSetConditionType) *appsv1.StatefulSetCondition {
+	i := slices.IndexFunc(conditions, func(c appsv1.StatefulSetCondition) bool { return c.Type == kind })
+	if i < 0 {
+		return nil
+	}
+	return &conditions[i]
+}

@@ -1,0 +1,171 @@
+// Copyright The Ordinal Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+)
+
+// facts is what a cluster could leave on its host, by kind.
+type facts map[string][]string
+
+// inspect looks at everything outside its own directories that a cluster touches.
+func inspect(ctx context.Context) (facts, error) {
+	f := facts{
+		"link":    children("/sys/class/net"),
+		"netns":   children("/run/netns"),
+		"process": describe(processes()),
+		"cgroup":  cgroups(),
+	}
+	for _, dir := range []string{
+		"/run", "/etc/cni", "/etc/cni/net.d", "/opt", "/opt/cni", "/var/lib", "/var/lib/cni", "/var/lib/cni/networks", "/var/lib/kubelet",
+		"/var/log/pods", "/var/log/containers",
+	} {
+		f["file in "+dir] = children(dir)
+	}
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return nil, err
+	}
+	for line := range strings.Lines(string(mounts)) {
+		f["mount"] = append(f["mount"], strings.Fields(line)[4])
+	}
+	rules, err := exec.CommandContext(ctx, "nft", "list", "ruleset").Output()
+	if err != nil {
+		return nil, fmt.Errorf("nft list ruleset: %w", err)
+	}
+	f["packet filter"] = rulesIn(string(rules))
+	return f, nil
+}
+
+var (
+	counters = regexp.MustCompile(`counter packets \d+ bytes \d+ ?`)
+	// What iptables makes as soon as anybody looks at its rules, and what does nothing while it is empty.
+	ofIPTables = regexp.MustCompile(`^(table ip6? (filter|nat|mangle|raw|security) \{|chain (PREROUTING|INPUT|FORWARD|OUTPUT|POSTROUTING) \{|type .* hook .*|#.*|\}|)$`)
+)
+
+// rulesIn are the lines of a packet filter's listing that mean something, without what changes by itself.
+func rulesIn(listing string) []string {
+	var rules []string
+	for line := range strings.Lines(listing) {
+		line = counters.ReplaceAllString(strings.TrimSpace(line), "")
+		if !ofIPTables.MatchString(line) {
+			rules = append(rules, line)
+		}
+	}
+	return rules
+}
+
+// residue is an error that names everything on the host that was not there before the first cluster. What the kernel tears
+// down on its own time (network interfaces, cgroups) has some seconds for it.
+func residue(ctx context.Context) error {
+	var left []string
+	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, 10*time.Second, true, func(ctx context.Context) (bool, error) {
+		now, err := inspect(ctx)
+		left = nil
+		for _, kind := range slices.Sorted(maps.Keys(now)) {
+			for _, fact := range now[kind] {
+				if !slices.Contains(suite.before[kind], fact) {
+					left = append(left, kind+" "+strings.TrimSpace(fact))
+				}
+			}
+		}
+		return len(left) == 0, err
+	})
+	if len(left) > 0 {
+		return fmt.Errorf("left on the host: %s", strings.Join(left, "; "))
+	}
+	return err
+}
+
+// children are the names in a directory, none if it is not there.
+func children(dir string) []string {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil
+	}
+	var found []string
+	for _, entry := range entries {
+		found = append(found, entry.Name())
+	}
+	return found
+}
+
+// cgroups are the control groups that only a cluster makes.
+func cgroups() []string {
+	var found []string
+	_ = filepath.WalkDir("/sys/fs/cgroup", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.IsDir() {
+			return nil // groups come and go under the walk
+		}
+		for _, word := range []string{"kubepods", "ordinal", "cri-containerd", "k8s.io", "kubelet"} {
+			if strings.Contains(entry.Name(), word) {
+				found = append(found, path)
+				return fs.SkipDir
+			}
+		}
+		return nil
+	})
+	return found
+}
+
+// process is one that belongs to a cluster.
+type process struct {
+	pid  int
+	exe  string
+	args []string
+}
+
+// processes are all that run one of the built programs, or run in a pod.
+func processes() []process {
+	var found []process
+	for _, name := range children("/proc") {
+		pid, err := strconv.Atoi(name)
+		if err != nil || pid == os.Getpid() {
+			continue
+		}
+		p := look(pid)
+		control, err := os.ReadFile(filepath.Join("/proc", name, "cgroup"))
+		if err != nil {
+			continue // it is gone
+		}
+		if filepath.Dir(p.exe) == suite.bin || strings.Contains(string(control), "kubepods") {
+			found = append(found, p)
+		}
+	}
+	return found
+}
+
+func look(pid int) process {
+	p := process{pid: pid}
+	dir := filepath.Join("/proc", strconv.Itoa(pid))
+	if exe, err := os.Readlink(filepath.Join(dir, "exe")); err == nil {
+		p.exe = strings.TrimSuffix(exe, " (deleted)")
+	}
+	if args, err := os.ReadFile(filepath.Join(dir, "cmdline")); err == nil {
+		p.args = strings.Split(strings.TrimRight(string(args), "\x00"), "\x00")
+	}
+	return p
+}
+
+func describe(all []process) []string {
+	var found []string
+	for _, p := range all {
+		found = append(found, fmt.Sprintf("%d %s", p.pid, strings.Join(p.args, " ")))
+	}
+	return found
+}

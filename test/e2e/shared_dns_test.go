@@ -1,0 +1,202 @@
+// Copyright The Ordinal Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// prompt is how long a name may lag behind the readiness of its pod.
+const prompt = time.Second
+
+// Item 2: names of peers, asked for by a person in a pod.
+func TestPeerNames(t *testing.T) {
+	s := onShared(t)
+	s.webOf(3)
+	ip := map[string]string{}
+	for name, pod := range s.pods() {
+		ip[name] = pod.Status.PodIP
+	}
+
+	shell := s.terminal("run", "-it", "--image="+busyboxImage, "dns-test", "--restart=Never", "--rm")
+	shell.expect("try pressing enter")
+	ask := func(line string) string {
+		shell.send("clear; " + line + "; echo answer-$?")
+		shell.expect(`answer-\d+`)
+		said := shell.said()
+		said = said[strings.LastIndex(said, line):]
+		shell.send("clear")
+		return said
+	}
+	if got, want := addressesIn(ask("nslookup web-1.web-svc")), []string{ip["web-1"]}; !slices.Equal(got, want) {
+		t.Errorf("web-1.web-svc is at %v, want %v", got, want)
+	}
+	everyone := []string{ip["web-0"], ip["web-1"], ip["web-2"]}
+	slices.Sort(everyone)
+	if got := addressesIn(ask("nslookup web-svc")); !slices.Equal(got, everyone) {
+		t.Errorf("web-svc is at %v, want %v", got, everyone)
+	}
+	shell.send("exit")
+	s.kubectl("wait", "pod/dns-test", "--for=delete", "--timeout="+patience.String())
+	shell.expect(`pod "dns-test" deleted`)
+
+	s.asker()
+	domain := "web-svc." + s.name + ".svc.cluster.local"
+	for _, question := range []string{"web-svc", "_http._tcp." + domain} {
+		answer := s.exec("asker", "nslookup -type=srv "+question)
+		for name := range ip {
+			if want := regexp.MustCompile(`\b80\s+` + name + `\.` + regexp.QuoteMeta(domain)); !want.MatchString(answer) {
+				t.Errorf("SRV of %s does not list %s:\n%s", question, name, answer)
+			}
+		}
+	}
+	for name, address := range ip {
+		if answer := s.exec("asker", "nslookup "+address); !strings.Contains(answer, name+"."+domain) {
+			t.Errorf("PTR of %s is not %s:\n%s", address, name, answer)
+		}
+	}
+	own := s.exec("web-2", "hostname; hostname -f; cat /etc/resolv.conf")
+	for _, want := range []string{"web-2\n", "web-2." + domain, s.name + ".svc.cluster.local svc.cluster.local cluster.local"} {
+		if !strings.Contains(own, want) {
+			t.Errorf("web-2 does not know %q of itself:\n%s", want, own)
+		}
+	}
+	if got := s.addresses("asker", "kubernetes.default"); len(got) != 1 || !strings.HasPrefix(got[0], "10.86.") {
+		t.Errorf("kubernetes.default is at %v", got)
+	}
+}
+
+// A pod's name answers within a second after the pod is ready, and is gone within a second when it is not, also if somebody
+// has asked too early.
+func TestNamesFollowReadiness(t *testing.T) {
+	s := onShared(t)
+	name := "web-0.web-svc." + s.name + ".svc.cluster.local."
+	s.kubectl("run", "asker", "--image="+busyboxImage, "--restart=Never", "--command", "--", "sh", "-c",
+		"while :; do nslookup "+name+" 2>&1 | tr '\\n' '|'; echo; sleep 0.1; done")
+	s.kubectl("wait", "pod/asker", "--for=condition=Ready", "--timeout="+patience.String())
+	story := s.watchPods()
+	s.apply(webService())
+	s.awaitAnswer(time.Time{}, false)
+
+	s.apply(s.webSet(replicas(1), readyWhen("test -e /usr/share/nginx/html/go")))
+	story.await(0, "web-0", created)
+	s.eventually(patience, "web-0 runs", func() error {
+		if pod := s.pods()["web-0"]; pod.Status.Phase != corev1.PodRunning {
+			return fmt.Errorf("it is %s", pod.Status.Phase)
+		}
+		return nil
+	})
+	for range 3 {
+		told := story.now()
+		s.awaitAnswer(time.Now(), false)
+		s.exec("web-0", "touch /usr/share/nginx/html/go")
+		turn := story.await(told, "web-0", ready)
+		s.checkAnswers(turn, s.awaitAnswer(turn.at, true))
+
+		told = story.now()
+		s.exec("web-0", "rm /usr/share/nginx/html/go")
+		turn = story.await(told, "web-0", unready)
+		s.checkAnswers(turn, s.awaitAnswer(turn.at, false))
+	}
+
+	told := story.now()
+	s.exec("web-0", "touch /usr/share/nginx/html/go")
+	story.await(told, "web-0", ready)
+	s.awaitAnswer(time.Now(), true)
+	s.kubectl("delete", "sts", "web")
+	turn := story.await(told, "web-0", deleting)
+	s.checkAnswers(turn, s.awaitAnswer(turn.at, false))
+}
+
+// answer is what the asker was told at one time.
+type answer struct {
+	at    time.Time
+	found bool
+}
+
+// answers are what the asker was told from a time on; the runtime stamps the lines.
+func (s *space) answers(from time.Time) ([]answer, error) {
+	out := s.try("logs", "asker", "--timestamps", "--since-time="+from.Add(-time.Second).Format(time.RFC3339))
+	if err := out.err(); err != nil {
+		return nil, err
+	}
+	var told []answer
+	for line := range strings.Lines(out.stdout) {
+		stamp, text, _ := strings.Cut(line, " ")
+		at, err := time.Parse(time.RFC3339Nano, stamp)
+		if err != nil {
+			return nil, err
+		}
+		if at.After(from) {
+			told = append(told, answer{at: at, found: len(addressesIn(strings.ReplaceAll(text, "|", "\n"))) > 0})
+		}
+	}
+	return told, nil
+}
+
+// awaitAnswer waits for the first answer of a kind after a time.
+func (s *space) awaitAnswer(after time.Time, found bool) answer {
+	s.Helper()
+	var first answer
+	s.eventually(patience, fmt.Sprintf("the name is found: %t", found), func() error {
+		told, err := s.answers(after)
+		if err != nil {
+			return err
+		}
+		i := slices.IndexFunc(told, func(a answer) bool { return a.found == found })
+		if i < 0 {
+			return fmt.Errorf("%d answers say the opposite", len(told))
+		}
+		first = told[i]
+		return nil
+	})
+	return first
+}
+
+// checkAnswers checks that the first right answer came promptly after a turn of the pod, and none after it was wrong again.
+func (s *space) checkAnswers(turn chapter, first answer) {
+	s.Helper()
+	lag := first.at.Sub(turn.at)
+	s.Logf("%s: first answer that says so after %v", turn, lag.Round(time.Millisecond))
+	if lag > prompt {
+		s.Errorf("%s, but the first answer that says so came %v later", turn, lag)
+	}
+	told, err := s.answers(first.at)
+	if err != nil {
+		s.Fatal(err)
+	}
+	for _, a := range told {
+		if a.found != first.found && a.at.Sub(turn.at) > prompt {
+			s.Errorf("%s, but an answer %v later denies it", turn, a.at.Sub(turn.at))
+		}
+	}
+}
+
+// addresses are what a pod is told when it asks for a name.
+func (s *space) addresses(pod, name string) []string {
+	s.Helper()
+	return addressesIn(said(s.try("exec", pod, "--", "nslookup", name)))
+}
+
+var addressLine = regexp.MustCompile(`^Address[^:]*:\s+([0-9.]+)(\s|$)`)
+
+// addressesIn are the addresses of the name in what nslookup prints, in order; not that of the server, which it prints first.
+func addressesIn(said string) []string {
+	var found []string
+	_, said, _ = strings.Cut(said, "Name:")
+	for line := range strings.Lines(said) {
+		if match := addressLine.FindStringSubmatch(strings.TrimSpace(line)); match != nil {
+			found = append(found, match[1])
+		}
+	}
+	slices.Sort(found)
+	return slices.Compact(found)
+}

@@ -1,0 +1,187 @@
+// Copyright The Ordinal Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// The supervisor dies: what is left hinders nothing, the pods run on, and the next `up` has all there was.
+func TestSupervisorIsKilled(t *testing.T) {
+	c := ownCluster(t)
+	s := startedWithSet(t, c)
+	lives, claims, revisions := s.lives(), s.claims(), names(s.revisions())
+	supervisor := parentOf(t, c.mustStatus(t)["etcd"].PID)
+	if err := syscall.Kill(supervisor, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, patience, "the parts die with the supervisor", func() error {
+		for _, p := range processes() {
+			if filepath.Base(p.exe) == "ordinal" || filepath.Base(p.exe) == "containerd" {
+				return fmt.Errorf("%d %v runs", p.pid, p.args)
+			}
+		}
+		return nil
+	})
+	if out := c.run(t.Context(), "status"); out.code == 0 || strings.Contains(said(out), "panic") {
+		t.Errorf("status of a dead cluster: exit code %d: %s", out.code, said(out))
+	}
+
+	c.mustStart(t)
+	s.awaitReady(2)
+	s.checkSameLives(lives)
+	s.checkSameClaims(claims)
+	s.checkMarks(2)
+	if now := names(s.revisions()); !slices.Equal(now, revisions) {
+		t.Errorf("revisions are %v, were %v", now, revisions)
+	}
+	s.kubectl("delete", "pod", "web-1")
+	s.awaitReady(2)
+	s.checkMarks(2)
+}
+
+// A cluster that was stopped, and one of which everything was killed at once, come back with their sets, claims and data.
+func TestDataSurvives(t *testing.T) {
+	c := ownCluster(t)
+	s := startedWithSet(t, c)
+	for _, how := range []struct {
+		name string
+		end  func(t *testing.T)
+	}{
+		{"down", func(t *testing.T) {
+			c.mustStop(t)
+			if err := residue(t.Context()); err != nil {
+				t.Errorf("after down: %v", err)
+			}
+		}},
+		{"kill everything", func(t *testing.T) {
+			for range 3 { // pods have processes that are only seen once their parents are gone
+				for _, p := range processes() {
+					_ = syscall.Kill(p.pid, syscall.SIGKILL) // it may have died with another
+				}
+			}
+			eventually(t, patience, "all is dead", func() error {
+				if left := describe(processes()); len(left) > 0 {
+					return fmt.Errorf("%v run", left)
+				}
+				return nil
+			})
+		}},
+	} {
+		t.Run(how.name, func(t *testing.T) {
+			before, claims := s.pods(), s.claims()
+			how.end(t)
+			c.mustStart(t)
+			s.awaitReady(2)
+			for name, pod := range s.pods() {
+				if pod.UID != before[name].UID {
+					t.Errorf("%s is another pod than before", name)
+				}
+			}
+			s.checkSameClaims(claims)
+			s.checkMarks(2)
+		})
+	}
+}
+
+// Ctrl-C during the start ends it soon, whenever it comes, and leaves nothing behind that hinders the next start.
+func TestInterruptedStart(t *testing.T) {
+	c := ownCluster(t)
+	seed := seed(t)
+	random := rand.New(rand.NewPCG(seed, 0))
+	for range 4 {
+		moment := time.Duration(random.Int64N(int64(8 * time.Second)))
+		t.Run("after "+moment.Round(time.Millisecond).String(), func(t *testing.T) { interrupt(t, c, moment) })
+	}
+	c.mustStart(t)
+}
+
+// interrupt starts a cluster in the foreground and presses Ctrl-C at a moment.
+func interrupt(t *testing.T, c *cluster, moment time.Duration) {
+	cmd := c.command(t.Context(), "up", "--api-port", strconv.Itoa(c.port))
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // as a shell does it
+	var said follower
+	cmd.Stdout, cmd.Stderr = &said, &said
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	exited := make(chan error, 1)
+	go func() { exited <- cmd.Wait() }()
+	select {
+	case err := <-exited:
+		t.Fatalf("it ended by itself: %v\n%s", err, said.said())
+	case <-time.After(moment):
+	}
+	if err := syscall.Kill(-cmd.Process.Pid, syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	pressed := time.Now()
+	select {
+	case <-exited:
+		t.Logf("ended %v after Ctrl-C with %v:\n%s", time.Since(pressed).Round(time.Millisecond), cmd.ProcessState, said.said())
+	case <-time.After(30 * time.Second):
+		_ = cmd.Process.Kill()
+		t.Fatalf("it runs 30 s after Ctrl-C:\n%s", said.said())
+	}
+	if !cmd.ProcessState.Exited() {
+		t.Errorf("it did not end in order: %v", cmd.ProcessState)
+	}
+	if strings.Contains(said.said(), "panic") || strings.Contains(said.said(), "goroutine ") {
+		t.Error("it panicked")
+	}
+	if err := residue(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// seed is the seed of random choices: given by ORDINAL_E2E_SEED, or new for each run.
+func seed(t *testing.T) uint64 {
+	t.Helper()
+	value := rand.Uint64()
+	if given := os.Getenv("ORDINAL_E2E_SEED"); given != "" {
+		var err error
+		if value, err = strconv.ParseUint(given, 10, 64); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("ORDINAL_E2E_SEED=%d", value)
+	return value
+}
+
+// startedWithSet starts a cluster with a set of two whose volumes are marked.
+func startedWithSet(t *testing.T, c *cluster) *space {
+	t.Helper()
+	c.mustStart(t)
+	if err := c.importImages(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s := newSpace(t, c)
+	s.webOf(2)
+	s.mark(2)
+	return s
+}
+
+// parentOf is the process that started another.
+func parentOf(t *testing.T, pid int) int {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "ps", "-o", "ppid=", "-p", strconv.Itoa(pid)).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	parent, err := strconv.Atoi(strings.TrimSpace(string(out)))
+	if err != nil || parent <= 1 {
+		t.Fatalf("the parent of %d is %q: %v", pid, out, err)
+	}
+	return parent
+}
