@@ -46,8 +46,8 @@ func deadEnd(t *testing.T) string {
 }
 
 func TestImageImportTellsWhatIsWrong(t *testing.T) {
-	t.Setenv("TMPDIR", t.TempDir())
 	socket := deadEnd(t)
+	t.Setenv("TMPDIR", t.TempDir())
 	missing := filepath.Join(t.TempDir(), "missing.tar")
 	for name, c := range map[string]struct {
 		in   string

@@ -29,7 +29,7 @@ const readyFD = 3
 const detachedEnv = "ORDINAL_DETACHED"
 
 // readyMark ends the progress lines of a detached start that went well.
-const readyMark = "\x00"
+const readyMark = "\x00\n"
 
 type upOptions struct {
 	cluster.Options
@@ -111,6 +111,8 @@ func progressWriter(out io.Writer) io.Writer {
 		return out
 	}
 	_ = os.Unsetenv(detachedEnv)
+	// The components must not inherit it: the starter waits until everybody has closed it.
+	unix.CloseOnExec(readyFD)
 	return &starterPipe{pipe: os.NewFile(readyFD, "starter"), log: out}
 }
 
