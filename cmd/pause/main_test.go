@@ -7,6 +7,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -44,7 +45,7 @@ func playPause() {
 	reapOrphans()
 	// The parent's exit status goes to the kernel, so the only way to have waited for it is to hear that it is gone.
 	_ = child("parent").Run()
-	os.Stdout.WriteString("ready\n")
+	fmt.Println("ready")
 	sleep()
 }
 
@@ -54,7 +55,7 @@ func playParent() {
 	if err := orphan.Start(); err != nil {
 		panic(err)
 	}
-	os.Stdout.WriteString(strconv.Itoa(orphan.Process.Pid) + "\n")
+	fmt.Println(orphan.Process.Pid)
 }
 
 // playOrphan lives until its standard input ends.

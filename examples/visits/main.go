@@ -40,8 +40,9 @@ var errUsage = errors.New("unknown command or argument; `visits help` lists them
 func main() {
 	log.SetFlags(0)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, os.Stdout, os.Args[1:]); err != nil {
+	err := run(ctx, os.Stdout, os.Args[1:])
+	stop()
+	if err != nil {
 		log.Fatal("visits: ", err)
 	}
 }
@@ -141,7 +142,7 @@ func get(ctx context.Context, out io.Writer, url string) error {
 	if err != nil {
 		return err
 	}
-	defer res.Body.Close()
+	defer func() { _ = res.Body.Close() }()
 	if _, err := io.Copy(out, res.Body); err != nil {
 		return fmt.Errorf("read %s: %w", url, err)
 	}

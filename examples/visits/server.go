@@ -62,10 +62,13 @@ func (s *server) json(w http.ResponseWriter, r *http.Request) {
 		refuse(w, err)
 		return
 	}
+	body, err := json.MarshalIndent(s.page(r.Context(), n), "", "  ")
+	if err != nil {
+		refuse(w, err)
+		return
+	}
 	w.Header().Set("Content-Type", "application/json")
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	_ = e.Encode(s.page(r.Context(), n))
+	_, _ = w.Write(append(body, '\n'))
 }
 
 // healthz is fine while the volume can be read.

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
@@ -67,12 +68,15 @@ controller; "ordinal controller" runs the controller alone against any cluster.`
 		SilenceErrors: true,
 		// What follows "kubectl" is kubectl's; our own flags come before it.
 		TraverseChildren: true,
+		Args:             unknownCommand,
+		RunE:             func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	dataDir := layout.DefaultDataDir
 	if dir := os.Getenv(dataDirEnv); dir != "" {
 		dataDir = dir
 	}
 	root.PersistentFlags().StringVar(&shared.dataDir, "data-dir", dataDir, "directory of the cluster's data (env "+dataDirEnv+")")
+	root.SuggestionsMinimumDistance = 2
 	root.AddCommand(
 		newUpCommand(shared),
 		newDownCommand(shared),
@@ -88,4 +92,16 @@ controller; "ordinal controller" runs the controller alone against any cluster.`
 		newVersionCommand(),
 	)
 	return root
+}
+
+// unknownCommand refuses words that no command has taken.
+func unknownCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	hint := ""
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		hint = fmt.Sprintf("; did you mean %s", strings.Join(near, " or "))
+	}
+	return fmt.Errorf("unknown command %q%s (ordinal --help lists them)", args[0], hint)
 }

@@ -75,7 +75,7 @@ func importImages(ctx context.Context, socket string, i imageImport) (err error)
 		if err != nil {
 			return fmt.Errorf("read standard input: %w", err)
 		}
-		defer os.Remove(file)
+		defer func() { _ = os.Remove(file) }()
 		archives[at] = store.Archive{Path: file, Label: "standard input"}
 	}
 	var told error

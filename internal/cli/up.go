@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"path/filepath"
 	"syscall"
 	"time"
 
@@ -21,9 +20,6 @@ import (
 	"github.com/ordinal-dev/ordinal/internal/cluster"
 	"github.com/ordinal-dev/ordinal/internal/cluster/layout"
 )
-
-// readyFD is the descriptor on which a detached start is told that all is ready; it carries the progress lines until then.
-const readyFD = 3
 
 // detachedEnv marks the process that a detached start leaves behind.
 const detachedEnv = "ORDINAL_DETACHED"
@@ -55,7 +51,7 @@ Services, DNS, storage, and Ordinal's StatefulSet controller. It runs until Ctrl
 				return errors.New("up needs root, for containers and their network; run: sudo ordinal up")
 			}
 			if o.detach {
-				return upDetached(cmd.Context(), layout.Data(o.DataDir), cmd.OutOrStdout())
+				return upDetached(cmd.Context(), cmd.OutOrStdout())
 			}
 			return up(cmd.Context(), o.Options, cmd.OutOrStdout())
 		},
@@ -71,19 +67,26 @@ Services, DNS, storage, and Ordinal's StatefulSet controller. It runs until Ctrl
 
 // up runs a cluster until ctx ends. A second signal during the stop ends the patience with pods that do not end.
 func up(ctx context.Context, o cluster.Options, out io.Writer) error {
-	progress := progressWriter(out)
-	report := func(line string) { _, _ = fmt.Fprintln(progress, line) }
+	detached := isDetached()
+	report := func(line string) { _, _ = fmt.Fprintln(out, line) }
 	report("starting a cluster in " + o.DataDir)
 	c, err := cluster.Start(ctx, o, version, report)
 	if errors.Is(err, context.Canceled) {
 		report("stopped before it was ready")
 		return errSilent
 	}
+	if err != nil && detached {
+		return tellStarter(out, err)
+	}
 	if err != nil {
-		return tellStarter(progress, err)
+		return err
 	}
 	report(howToGoOn(o))
-	tellReady(progress)
+	if detached {
+		if err := leaveStarter(out, layout.Data(o.DataDir)); err != nil {
+			report(err.Error())
+		}
+	}
 	<-ctx.Done()
 	report("stopping (again Ctrl-C: do not wait for pods)")
 	stopping, cancel := signal.NotifyContext(context.WithoutCancel(ctx), unix.SIGINT, unix.SIGTERM)
@@ -105,62 +108,48 @@ func howToGoOn(o cluster.Options) string {
   %sdown`, prefix, o.Kubeconfig, prefix)
 }
 
-// progressWriter is where progress goes: to the terminal, and in a detached cluster to whoever waits for its start.
-func progressWriter(out io.Writer) io.Writer {
-	if os.Getenv(detachedEnv) == "" {
-		return out
-	}
-	_ = os.Unsetenv(detachedEnv)
-	// The components must not inherit it: the starter waits until everybody has closed it.
-	unix.CloseOnExec(readyFD)
-	return &starterPipe{pipe: os.NewFile(readyFD, "starter"), log: out}
-}
-
-// starterPipe writes to the starter as long as it listens, and always to the log.
-type starterPipe struct {
-	pipe *os.File
-	log  io.Writer
-}
-
-func (s *starterPipe) Write(p []byte) (int, error) {
-	if s.pipe != nil {
-		_, _ = s.pipe.Write(p)
-	}
-	return s.log.Write(p)
-}
-
-func tellReady(progress io.Writer) {
-	if s, ok := progress.(*starterPipe); ok {
-		_, _ = s.pipe.WriteString(readyMark)
-		_ = s.pipe.Close()
-		s.pipe = nil
-	}
-}
-
-// tellStarter passes the error of a failed start to the starter, which prints it as its own.
-func tellStarter(progress io.Writer, err error) error {
-	s, ok := progress.(*starterPipe)
-	if !ok {
-		return err
-	}
-	_, _ = fmt.Fprintf(s.pipe, "%s%v\n", errorMark, err)
-	return errors.Join(s.pipe.Close(), err)
-}
-
 // errorMark begins the error of a failed detached start.
 const errorMark = "\x01"
 
+// isDetached tells whether this is the process that a detached start leaves behind. Until it is ready its output goes to
+// the starter; should that be gone, the start goes on without it.
+func isDetached() bool {
+	detached := os.Getenv(detachedEnv) != ""
+	_ = os.Unsetenv(detachedEnv)
+	if detached {
+		signal.Ignore(unix.SIGPIPE)
+	}
+	return detached
+}
+
+// tellStarter passes the error of a failed start to the starter, which prints it as its own.
+func tellStarter(out io.Writer, err error) error {
+	_, _ = fmt.Fprintf(out, "%s%v\n", errorMark, err)
+	return errSilent
+}
+
+// leaveStarter tells the starter that all is ready, and from then on writes to the log.
+func leaveStarter(out io.Writer, data layout.Data) error {
+	log, err := os.OpenFile(data.Log("up"), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return fmt.Errorf("open log: %w", err)
+	}
+	defer func() { _ = log.Close() }()
+	_, _ = io.WriteString(out, readyMark)
+	for _, fd := range []int{unix.Stdout, unix.Stderr} {
+		if err := unix.Dup2(int(log.Fd()), fd); err != nil {
+			return fmt.Errorf("turn output to the log: %w", err)
+		}
+	}
+	return nil
+}
+
 // upDetached starts this same command in a session of its own and shows its progress until it is ready or has failed.
-func upDetached(ctx context.Context, data layout.Data, out io.Writer) error {
+func upDetached(ctx context.Context, out io.Writer) error {
 	self, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("find own binary: %w", err)
 	}
-	log, err := openLog(data.Log("up"))
-	if err != nil {
-		return err
-	}
-	defer func() { _ = log.Close() }()
 	reader, writer, err := os.Pipe()
 	if err != nil {
 		return err
@@ -168,8 +157,7 @@ func upDetached(ctx context.Context, data layout.Data, out io.Writer) error {
 	defer func() { _ = reader.Close() }()
 	child := exec.Command(self, withoutDetach(os.Args[1:])...)
 	child.Env = append(os.Environ(), detachedEnv+"=1")
-	child.Stdout, child.Stderr = log, log
-	child.ExtraFiles = []*os.File{writer}
+	child.Stdout, child.Stderr = writer, writer
 	child.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	err = child.Start()
 	_ = writer.Close()
@@ -187,14 +175,6 @@ func upDetached(ctx context.Context, data layout.Data, out io.Writer) error {
 		return nil
 	}
 	return result
-}
-
-// openLog opens the file that takes what the cluster's own process prints. Nothing is printed after the start but how it ends.
-func openLog(file string) (*os.File, error) {
-	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-		return nil, fmt.Errorf("make directory for logs: %w", err)
-	}
-	return os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 }
 
 // withoutDetach drops the flag that the child must not see.

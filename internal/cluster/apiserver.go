@@ -47,5 +47,5 @@ func (h *host) apiServer() supervise.Process {
 		"--profiling=false",
 	)
 	p.Ready = h.servesOn(net.JoinHostPort("127.0.0.1", strconv.Itoa(h.APIPort)), "/readyz", "kubelet-client")
-	return tuned(p, 50)
+	return p
 }

@@ -75,16 +75,20 @@ func Start(ctx context.Context, o Options, version string, report Report) (*Clus
 
 // prepare takes the locks and lays out the data directory and the host's network.
 func (c *Cluster) prepare(ctx context.Context, version string) error {
-	for _, dir := range []string{layout.RunDir, string(c.data), c.data.Path("log"), c.data.Volumes(), c.data.Path("etcd")} {
-		if err := makePrivate(dir); err != nil {
-			return err
-		}
-	}
-	if err := c.lock(); err != nil {
+	// Nothing is made in the data directory before it is certain that it may be used.
+	if err := errors.Join(makePrivate(layout.RunDir), c.lock(layout.HostLock)); err != nil {
 		return err
 	}
 	if err := c.checkHost(ctx); err != nil {
 		return err
+	}
+	if err := errors.Join(makePrivate(string(c.data)), c.lock(c.data.Lock())); err != nil {
+		return err
+	}
+	for _, dir := range []string{c.data.Path("log"), c.data.Volumes(), c.data.Path("etcd")} {
+		if err := makePrivate(dir); err != nil {
+			return err
+		}
 	}
 	c.state = newStatePublisher(c.data.State(), State{
 		PID: os.Getpid(), Version: version, Started: c.began, Kubeconfig: c.Kubeconfig, APIPort: c.APIPort, Phase: PhaseStarting,
@@ -170,7 +174,7 @@ func (c *Cluster) startRest(ctx context.Context) error {
 	})
 	group.Go(func() error { return c.run(ctx, c.controllerManager()) })
 	group.Go(func() error { return c.run(ctx, c.scheduler()) })
-	group.Go(func() error { return c.runMade(ctx, c.proxy) })
+	group.Go(func() error { return c.run(ctx, c.proxy()) })
 	group.Go(func() error {
 		if err := c.runMade(ctx, c.kubelet); err != nil {
 			return err

@@ -159,7 +159,7 @@ func TestSecondStartIsToldWhoRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	second := &Cluster{host: *h}
-	err = second.lock()
+	err = second.lock(h.data.Lock())
 	want := "a cluster already runs on this host (pid 42, data directory " + string(h.data) + ")"
 	if err == nil || !strings.HasPrefix(err.Error(), want) || !strings.Contains(err.Error(), "ordinal down --data-dir") {
 		t.Errorf("error is %v", err)
@@ -226,6 +226,30 @@ func TestCorefileForwardsOnlyWhereThereIsAResolver(t *testing.T) {
 	cluster, _, _ := strings.Cut(forwarding, "forward")
 	if strings.Contains(cluster, "cache") {
 		t.Error("names of the cluster are cached")
+	}
+}
+
+func TestLogLinksOfOthersStay(t *testing.T) {
+	dir, data := t.TempDir(), layout.Data("/data/ordinal")
+	for name, target := range map[string]string{
+		"ours": "/data/ordinal/log/pods/web-0/0.log", "near": "/data/ordinal-2/log/0.log", "other": "/var/log/pods/0.log",
+	} {
+		if err := os.Symlink(target, filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := removeLogLinks(dir, data); err != nil {
+		t.Fatal(err)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) != 2 {
+		t.Errorf("left are %v, %v", entries, err)
+	}
+	if err := os.Remove(filepath.Join(dir, "near")); err != nil {
+		t.Fatal(err)
+	}
+	if err := removeLogLinks(filepath.Join(dir, "missing"), data); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -25,7 +25,7 @@ func (h *host) controllerManager() supervise.Process {
 		"--allocate-node-cidrs=false",
 	)...)
 	p.Ready = h.loopbackHealthy(layout.ControllerManagerPort)
-	return tuned(p, 50)
+	return p
 }
 
 // loopbackServer are the flags of a component that serves health and metrics on loopback to authenticated clients.

@@ -28,7 +28,7 @@ func (h *host) dns() (supervise.Process, error) {
 		_, err := resolver.LookupHost(ctx, "kubernetes.default.svc."+layout.Domain+".")
 		return err
 	}
-	return tuned(p, 50), nil
+	return p, nil
 }
 
 // corefile serves the cluster's names straight from the API server's events. Nothing caches them, neither we nor (with a

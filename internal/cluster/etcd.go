@@ -22,5 +22,5 @@ func (h *host) etcd() supervise.Process {
 		},
 	}}
 	p.Ready = func(ctx context.Context) error { return getOK(ctx, client, "http://etcd/health") }
-	return tuned(p, 50)
+	return p
 }

@@ -38,7 +38,9 @@ func (h *host) kubelet() (supervise.Process, error) {
 		"--node-ip="+layout.NodeIP,
 	)
 	p.Ready = h.servesOn(net.JoinHostPort(layout.NodeIP, strconv.Itoa(layout.KubeletPort)), "/healthz", "kubelet-client")
-	return tuned(p, 50), nil
+	// The kubelet passes exec, attach and port-forward on to the container runtime, and trusts whom the host trusts.
+	p.Env = append(p.Env, "SSL_CERT_FILE="+h.data.PKI("ca.crt"))
+	return p, nil
 }
 
 func (h *host) kubeletConfig() *kubeletconfig.KubeletConfiguration {

@@ -17,21 +17,18 @@ import (
 	"github.com/ordinal-dev/ordinal/internal/cluster/layout"
 )
 
-// lock makes sure that this is the only cluster of the data directory and of the host. The kernel lets go of both when
-// this process ends, however it ends.
-func (c *Cluster) lock() error {
-	for _, file := range []string{c.data.Lock(), layout.HostLock} {
-		held, err := takeLock(file)
-		if errors.Is(err, unix.EWOULDBLOCK) {
-			return c.alreadyRunning(file)
-		}
-		if err != nil {
-			return err
-		}
-		c.locks = append(c.locks, held)
-		if err := errors.Join(held.Truncate(0), writeAt(held, fmt.Sprintf("%d %s\n", os.Getpid(), c.data))); err != nil {
-			return fmt.Errorf("write lock: %w", err)
-		}
+// lock takes a lock that only one cluster may hold. The kernel lets go of it when this process ends, however it ends.
+func (c *Cluster) lock(path string) error {
+	held, err := takeLock(path)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return c.alreadyRunning(path)
+	}
+	if err != nil {
+		return err
+	}
+	c.locks = append(c.locks, held)
+	if err := errors.Join(held.Truncate(0), writeAt(held, fmt.Sprintf("%d %s\n", os.Getpid(), c.data))); err != nil {
+		return fmt.Errorf("write lock: %w", err)
 	}
 	return nil
 }

@@ -64,7 +64,7 @@ func (o *Options) Complete() error {
 }
 
 func reservedPorts() []int {
-	return []int{layout.KubeletPort, layout.ControllerManagerPort, layout.SchedulerPort, layout.ProxyHealthPort}
+	return []int{layout.KubeletPort, layout.ControllerManagerPort, layout.SchedulerPort}
 }
 
 // BinDir is where the running binary and what it starts are.

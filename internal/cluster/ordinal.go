@@ -21,13 +21,13 @@ func (h *host) storage() supervise.Process {
 		"--node="+layout.NodeName,
 		fmt.Sprintf("--strict=%t", h.StrictStorageClasses),
 	)
-	return tuned(announced(p), 50)
+	return announced(p)
 }
 
 // controller is Ordinal's StatefulSet controller.
 func (h *host) controller() supervise.Process {
 	p := h.child("controller", "--kubeconfig="+h.data.ComponentKubeconfig("controller"))
-	return tuned(announced(p), 50)
+	return announced(p)
 }
 
 // announced makes a component ready as soon as it opens the socket that is named to it.

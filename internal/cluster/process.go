@@ -54,12 +54,6 @@ func (h *host) process(name, path string, args ...string) supervise.Process {
 	}
 }
 
-// tuned limits how far a component's heap may grow between collections: a percentage of what lives.
-func tuned(p supervise.Process, gcPercent int) supervise.Process {
-	p.Env = append(p.Env, fmt.Sprintf("GOGC=%d", gcPercent))
-	return p
-}
-
 // servesOn is ready when the TLS server at an address answers a path with 200.
 func (h *host) servesOn(address, path, clientPair string) func(context.Context) error {
 	client := h.client(clientPair)

@@ -39,7 +39,9 @@ func (h *host) containerd() (supervise.Process, error) {
 		_, err = runtimeapi.NewRuntimeServiceClient(conn).Version(ctx, &runtimeapi.VersionRequest{})
 		return err
 	}
-	return tuned(p, 50), nil
+	// It is not our program, so it cannot mind its memory by itself as our own components do.
+	p.Env = append(p.Env, "GOGC=50")
+	return p, nil
 }
 
 func dialRuntime() (*grpc.ClientConn, error) {
@@ -76,6 +78,12 @@ disabled_plugins = [%s]
 [ttrpc]
   address = %q
 
+[plugins."io.containerd.grpc.v1.cri"]
+  enable_tls_streaming = true
+  [plugins."io.containerd.grpc.v1.cri".x509_key_pair_streaming]
+    tls_cert_file = %q
+    tls_key_file = %q
+
 [plugins."io.containerd.cri.v1.images"]
   snapshotter = "overlayfs"
   [plugins."io.containerd.cri.v1.images".pinned_images]
@@ -94,7 +102,8 @@ disabled_plugins = [%s]
     conf_dir = %q
     use_internal_loopback = true
 `, h.data.Path("containerd"), layout.RunDir+"/containerd", strings.Join(quoted, ", "),
-		layout.ContainerdSocket, layout.ContainerdSocket+".ttrpc", layout.PauseImage, !h.caps.sysResource,
+		layout.ContainerdSocket, layout.ContainerdSocket+".ttrpc",
+		h.data.PKI("loopback.crt"), h.data.PKI("loopback.key"), layout.PauseImage, !h.caps.sysResource,
 		strings.Join(binDirs, ", "), h.data.Config("cni"))
 }
 

@@ -12,5 +12,5 @@ import (
 func (h *host) scheduler() supervise.Process {
 	p := h.child("kube-scheduler", h.loopbackServer("kube-scheduler", layout.SchedulerPort)...)
 	p.Ready = h.loopbackHealthy(layout.SchedulerPort)
-	return tuned(p, 50)
+	return p
 }

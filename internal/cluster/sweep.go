@@ -59,6 +59,28 @@ func sweep(data layout.Data) error {
 		errs = append(errs, clearRunDir())
 	}
 	removeCgroups()
+	errs = append(errs, removeLogLinks(containerLogLinks, data))
+	return errors.Join(errs...)
+}
+
+// containerLogLinks is where every kubelet links the logs of its containers.
+const containerLogLinks = "/var/log/containers"
+
+// removeLogLinks removes the links that lead into the data directory. Those of others stay.
+func removeLogLinks(dir string, data layout.Data) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	errs := []error{err}
+	for _, entry := range entries {
+		link := filepath.Join(dir, entry.Name())
+		if target, err := os.Readlink(link); err == nil && strings.HasPrefix(target, string(data)+"/") {
+			errs = append(errs, os.Remove(link))
+		}
+	}
+	// It goes only if it is empty now.
+	_ = unix.Rmdir(dir)
 	return errors.Join(errs...)
 }
 

@@ -197,12 +197,12 @@ func (c *Controller) observe(set *appsv1.StatefulSet, s appsv1.StatefulSetStatus
 // scheduleNext wakes the set when time alone changes what has to be done.
 func (c *Controller) scheduleNext(key observe.Key, now time.Time, p plan.Plan, m *memory) {
 	if !p.Requeue.IsZero() {
-		c.queue.AddAfter(key, p.Requeue.Sub(now))
+		c.queue.AddAfter(key, time.Until(p.Requeue))
 	}
 	for _, b := range []backoff{m.creates, m.replaces} {
 		for _, at := range b.until() {
 			if at.After(now) {
-				c.queue.AddAfter(key, at.Sub(now))
+				c.queue.AddAfter(key, time.Until(at))
 			}
 		}
 	}
@@ -236,6 +236,7 @@ func isCreation(a plan.Action) bool {
 	switch a.(type) {
 	case plan.CreatePod, plan.CreateClaim:
 		return true
+	default:
+		return false
 	}
-	return false
 }

@@ -85,6 +85,8 @@ func (m *memory) learn(outcomes []plan.Outcome, now time.Time) {
 			if !failed && (a.Reason == plan.ReasonFailed || a.Reason == plan.ReasonSucceeded) {
 				m.replaces.note(a.Pod.Name, true, now)
 			}
+		default:
+			// The others are tried again with the whole sync.
 		}
 	}
 }

@@ -35,7 +35,6 @@ func endpoints(apiPort int) []endpoint {
 		{"tcp", at(node, layout.KubeletPort), "the kubelet"},
 		{"tcp", at(local, layout.ControllerManagerPort), "kube-controller-manager"},
 		{"tcp", at(local, layout.SchedulerPort), "kube-scheduler"},
-		{"tcp", at(local, layout.ProxyHealthPort), "kube-proxy"},
 		{"tcp", at(node, 53), "DNS"},
 		{"udp", at(node, 53), "DNS"},
 	}

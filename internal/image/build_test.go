@@ -67,7 +67,7 @@ func digestOf(t *testing.T, img v1.Image) string {
 func listing(t *testing.T, img v1.Image) []string {
 	t.Helper()
 	r := mutate.Extract(img)
-	defer r.Close()
+	defer func() { _ = r.Close() }()
 	var lines []string
 	for entries := tar.NewReader(r); ; {
 		h, err := entries.Next()

@@ -76,7 +76,7 @@ func Inspect(file string) ([]Content, error) {
 	if err != nil {
 		return nil, withoutPath(err)
 	}
-	defer r.Close()
+	defer func() { _ = r.Close() }()
 	found, err := scan(r)
 	if err != nil {
 		return nil, err

@@ -94,7 +94,12 @@ func (w *Watermark) shows(namespace string, t target, wr write) bool {
 		return isAtLeast(cached.GetResourceVersion(), wr.version)
 	}
 	// The object is not there: it has not come yet, or it has gone again.
-	return isAtLeast(store.LastStoreSyncResourceVersion(), wr.version)
+	reached := store.LastStoreSyncResourceVersion()
+	if reached == "" {
+		// client-go's gate AtomicFIFO is off, so the store cannot tell. What was received is shown soon.
+		reached = w.informers.of(t.kind).LastSyncResourceVersion()
+	}
+	return isAtLeast(reached, wr.version)
 }
 
 func lookup(store cache.Store, namespace, name string) metav1.Object {

@@ -44,6 +44,8 @@ func (r Ref) String() string {
 
 // Action is one write. What it names by UID or resource version has to hold when it is carried out, or else it conflicts
 // and has no effect.
+//
+//sumtype:decl
 type Action interface {
 	fmt.Stringer
 	// Target is the object that the action writes.

@@ -222,4 +222,3 @@ func (p *planner) repair(s slot) Chain {
 	}
 	return chain
 }
-

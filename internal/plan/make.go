@@ -27,7 +27,7 @@ type planner struct {
 func Make(s Snapshot) Plan {
 	w, err := newWorld(s)
 	if err != nil {
-		return Plan{Waits: []Wait{{Reason: WaitBadSelector, On: refSet(s.Set)}}}
+		return Plan{Blind: true, Waits: []Wait{{Reason: WaitBadSelector, On: refSet(s.Set)}}}
 	}
 	p := &planner{world: w}
 	p.plan.Members = slices.Collect(p.pods())

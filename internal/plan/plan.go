@@ -14,6 +14,8 @@ import (
 
 // Plan is what a set needs now, and what it waits for.
 type Plan struct {
+	// Blind means that it cannot be told what belongs to the set. Nothing is planned then, and its status stays.
+	Blind bool
 	// Steps are carried out one after the other.
 	Steps []Step
 	// Members are the pods that count as the set's own: those that it owns and that match, and those that it adopts.

@@ -38,12 +38,18 @@ func (p *planner) newPod(n int) (*corev1.Pod, bool) {
 // keepsCurrent tells if a pod that is created now for ordinal n is made from the current revision. That goes by the
 // partition; a set whose strategy has no rollingUpdate block goes by how many pods its status calls current.
 func (p *planner) keepsCurrent(n int) bool {
-	rolling := p.Set.Spec.UpdateStrategy.RollingUpdate
-	if rolling == nil {
-		isRolling := p.strategy() == appsv1.RollingUpdateStatefulSetStrategyType
-		return isRolling && n < p.span.Start+int(p.Set.Status.CurrentReplicas)
+	if p.Set.Spec.UpdateStrategy.RollingUpdate != nil {
+		return n < p.span.Start+p.partition()
 	}
-	return n < p.span.Start+p.partition()
+	return p.countsCurrent() && n < p.span.Start+int(p.Set.Status.CurrentReplicas)
+}
+
+// countsCurrent tells if a missing rollingUpdate block brings pods back at the current revision. It does not for a Parallel
+// set, whose update begins with the outdated pods that are not available: such a pod would be deleted as soon as it is
+// created, over and over.
+func (p *planner) countsCurrent() bool {
+	isRolling := p.strategy() == appsv1.RollingUpdateStatefulSetStrategyType
+	return isRolling && (p.isOrdered() || p.Options.IgnoreMaxUnavailable)
 }
 
 // partition is how many ordinals from the start of the range an update leaves alone.

@@ -67,7 +67,7 @@ func (p *planner) rollAtOnce(targets []slot) {
 			serving = append(serving, s)
 			continue
 		}
-		if !p.isDeleted(s) {
+		if !p.isReplaced(s) {
 			broken = append(broken, Chain{DeletePod{Pod: refPod(s.pod), Reason: ReasonOutdatedBroken}})
 		}
 	}
@@ -75,8 +75,8 @@ func (p *planner) rollAtOnce(targets []slot) {
 	p.deleteWithin(budget, serving)
 }
 
-// isDeleted tells if the plan deletes the pod already, because it ended.
-func (p *planner) isDeleted(s slot) bool {
+// isReplaced tells if the pod is replaced anyway, because it ended.
+func (p *planner) isReplaced(s slot) bool {
 	return podstate.IsFinished(s.pod)
 }
 
@@ -105,7 +105,7 @@ func (p *planner) rollOneByOne() {
 			p.waitForSet(WaitBudget)
 			return
 		}
-		if p.isOutdated(s.pod) && !podstate.IsTerminating(s.pod) {
+		if p.isOutdated(s.pod) && !podstate.IsTerminating(s.pod) && !p.isReplaced(s) {
 			p.step(Step{Mode: Serial}, Chain{DeletePod{Pod: refPod(s.pod), Reason: ReasonOutdated}})
 			return
 		}

@@ -5,6 +5,8 @@ package plan
 
 import (
 	"cmp"
+	"errors"
+	"fmt"
 	"iter"
 	"slices"
 
@@ -49,7 +51,11 @@ type world struct {
 func newWorld(s Snapshot) (*world, error) {
 	selector, err := metav1.LabelSelectorAsSelector(s.Set.Spec.Selector)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("read selector: %w", err)
+	}
+	if s.Set.Spec.Selector == nil {
+		// It would match nothing, and all pods would be released.
+		return nil, errors.New("no selector")
 	}
 	w := &world{
 		Snapshot: s,

@@ -21,6 +21,9 @@ import (
 // set has. All counters are counted from pods, so that they are true at any time.
 func Settle(s plan.Snapshot, p plan.Plan, outcomes []plan.Outcome) (appsv1.StatefulSetStatus, bool) {
 	next := *s.Set.Status.DeepCopy()
+	if p.Blind {
+		return next, false
+	}
 	t := tallyOf(outcomes)
 	if next.CollisionCount == nil {
 		next.CollisionCount = new(int32)
@@ -73,6 +76,8 @@ func (t *tally) add(o plan.Outcome) {
 		if o.Result == plan.ResultCollision {
 			t.collisions++
 		}
+	default:
+		// The others change nothing that is counted.
 	}
 }
 

@@ -28,6 +28,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/klog/v2/ktesting"
+	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
 )
 
 var (
@@ -654,6 +655,23 @@ func TestDeleteOnlyOurs(t *testing.T) {
 	})
 }
 
+// The library asks only for ours. Should it not, their data is still theirs.
+func TestDeleteIgnoresOthers(t *testing.T) {
+	d := newDirectories(t)
+	makeDirectory(t, d, testDirectory)
+	p := &provisioner{dirs: d, node: "ordinal"}
+	err := p.Delete(t.Context(), &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: "pvc-1"},
+		Spec: corev1.PersistentVolumeSpec{PersistentVolumeSource: corev1.PersistentVolumeSource{
+			Local: &corev1.LocalVolumeSource{Path: d.pathOf(testDirectory)},
+		}},
+	})
+	if _, ok := errors.AsType[*controller.IgnoredError](err); !ok {
+		t.Errorf("error %v, want IgnoredError", err)
+	}
+	wantListing(t, d.path, testDirectory)
+}
+
 func TestExpand(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.addClass(Class("local", false))
@@ -682,20 +700,30 @@ func TestExpand(t *testing.T) {
 }
 
 func TestExpandOnlyOurs(t *testing.T) {
-	inWorld(t, func(w *world) {
-		w.start()
-		claim := w.addClaim("fast", asking("2Ki"), func(c *corev1.PersistentVolumeClaim) {
-			c.Spec.VolumeName, c.Status.Phase, c.Status.Capacity = "theirs", corev1.ClaimBound, storageOf("1Ki")
+	for name, change := range map[string]func(*corev1.PersistentVolume){
+		"not made by us":   func(v *corev1.PersistentVolume) { v.Annotations = nil },
+		"of another claim": func(v *corev1.PersistentVolume) { v.Spec.ClaimRef.UID = "another" },
+		"of no claim":      func(v *corev1.PersistentVolume) { v.Spec.ClaimRef = nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.start()
+				volume := &corev1.PersistentVolume{
+					ObjectMeta: metav1.ObjectMeta{Name: "named", Annotations: map[string]string{provisionedBy: ProvisionerName}},
+					Spec:       corev1.PersistentVolumeSpec{Capacity: storageOf("1Ki"), ClaimRef: &corev1.ObjectReference{UID: "data-db-0"}},
+				}
+				change(volume)
+				w.addVolume(volume)
+				w.addClaim("fast", asking("2Ki"), func(c *corev1.PersistentVolumeClaim) {
+					c.Spec.VolumeName, c.Status.Phase, c.Status.Capacity = "named", corev1.ClaimBound, storageOf("1Ki")
+				})
+				w.pass(time.Minute)
+				if got := w.wantVolume("named").Spec.Capacity.Storage().String(); got != "1Ki" {
+					t.Errorf("the volume has %s, want 1Ki", got)
+				}
+			})
 		})
-		w.addVolume(&corev1.PersistentVolume{
-			ObjectMeta: metav1.ObjectMeta{Name: "theirs"},
-			Spec:       corev1.PersistentVolumeSpec{Capacity: storageOf("1Ki"), ClaimRef: &corev1.ObjectReference{UID: claim.UID}},
-		})
-		w.pass(time.Minute)
-		if got := w.wantVolume("theirs").Spec.Capacity.Storage().String(); got != "1Ki" {
-			t.Errorf("the other's volume has %s, want 1Ki", got)
-		}
-	})
+	}
 }
 
 func TestIdleIsQuiet(t *testing.T) {

@@ -125,11 +125,10 @@ func (u *undefinedClasses) concerns(claim *corev1.PersistentVolumeClaim) bool {
 	return apierrors.IsNotFound(err)
 }
 
-// servedBefore tells that volumes of the class have come from here and still exist. Then the next one need not wait, so
-// that only the first pod of a set starts a second late.
+// servedBefore tells that there are volumes of the class. If they have come from here the next one need not wait, so that
+// only the first pod of a set starts a second late. If they have not, serve leaves the claim alone.
 func (u *undefinedClasses) servedBefore(class string) bool {
-	volumes := u.volumesOf(class)
-	return len(volumes) > 0 && !madeByOthers(volumes)
+	return len(u.volumesOf(class)) > 0
 }
 
 func (u *undefinedClasses) volumesOf(class string) []any {

@@ -13,6 +13,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"sync"
 	"syscall"
 	"testing"
@@ -77,8 +78,10 @@ func prepare(ctx context.Context) error {
 	if suite.before, err = inspect(ctx); err != nil {
 		return err
 	}
-	if processes := suite.before["process"]; len(processes) > 0 {
-		return fmt.Errorf("a cluster runs already; stop it with ordinal down: %v", processes)
+	for _, p := range processes() {
+		if filepath.Base(p.exe) == "containerd" || slices.Contains(p.args, "up") {
+			return fmt.Errorf("a cluster runs already, stop it first (ordinal down): %s", describe([]process{p}))
+		}
 	}
 	suite.images, err = buildImages(ctx, root, filepath.Join(suite.bin, "testimages"))
 	return err
@@ -104,19 +107,22 @@ func moduleRoot() (string, error) {
 
 // buildImages gives the archives of the test images. They are built once, from packages of the distribution.
 func buildImages(ctx context.Context, root, dir string) ([]string, error) {
-	busybox, nginx, next := filepath.Join(dir, "busybox.tar"), filepath.Join(dir, "nginx.tar"), filepath.Join(dir, "nginx-next.tar")
-	if !exists(busybox) || !exists(nginx) {
-		build := exec.CommandContext(ctx, "go", "run", "./test/images", "-out", dir)
-		build.Dir = root
-		build.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := build.CombinedOutput(); err != nil {
-			return nil, fmt.Errorf("build the test images: %w\n%s", err, out)
-		}
+	archives := []string{filepath.Join(suite.bin, "visits.tar")}
+	missing := false
+	for _, name := range []string{"busybox.tar", "nginx.tar", "nginx-1.17.tar"} {
+		archives = append(archives, filepath.Join(dir, name))
+		missing = missing || !exists(filepath.Join(dir, name))
 	}
-	if err := retag(nginx, next, newImage); err != nil {
-		return nil, fmt.Errorf("name the nginx image anew: %w", err)
+	if !missing {
+		return archives, nil
 	}
-	return []string{busybox, nginx, next, filepath.Join(suite.bin, "visits.tar")}, nil
+	build := exec.CommandContext(ctx, "go", "run", "-buildvcs=false", "./test/images", "-out", dir)
+	build.Dir = root
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("build the test images: %w\n%s", err, out)
+	}
+	return archives, nil
 }
 
 func exists(path string) bool {
@@ -124,10 +130,18 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// onShared gives a namespace of the shared cluster, which is started by the first test that wants it.
+// onShared gives a namespace of the shared cluster, which is started by the first test that wants it. It goes with the test.
 func onShared(t *testing.T) *space {
 	t.Helper()
-	return newSpace(t, sharedCluster(t))
+	s := newSpace(t, sharedCluster(t))
+	t.Cleanup(func() {
+		ctx := context.WithoutCancel(t.Context())
+		if t.Failed() {
+			s.cluster.dump(ctx, t)
+		}
+		s.cluster.run(ctx, "kubectl", "delete", "namespace", s.name, "--wait=false")
+	})
+	return s
 }
 
 func sharedCluster(t *testing.T) *cluster {

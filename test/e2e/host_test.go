@@ -74,8 +74,11 @@ func rulesIn(listing string) []string {
 // down on its own time (network interfaces, cgroups) has some seconds for it.
 func residue(ctx context.Context) error {
 	var left []string
-	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, 10*time.Second, true, func(ctx context.Context) (bool, error) {
-		now, err := inspect(ctx)
+	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
+		now, err := inspect(ctx) // to the end, also when the time is over
+		if err != nil {
+			return false, err
+		}
 		left = nil
 		for _, kind := range slices.Sorted(maps.Keys(now)) {
 			for _, fact := range now[kind] {
@@ -84,7 +87,7 @@ func residue(ctx context.Context) error {
 				}
 			}
 		}
-		return len(left) == 0, err
+		return len(left) == 0, nil
 	})
 	if len(left) > 0 {
 		return fmt.Errorf("left on the host: %s", strings.Join(left, "; "))
@@ -130,7 +133,7 @@ type process struct {
 	args []string
 }
 
-// processes are all that run one of the built programs, or run in a pod.
+// processes are all that run one of a cluster's programs, but not for a user at a terminal, or run in a pod.
 func processes() []process {
 	var found []process
 	for _, name := range children("/proc") {
@@ -143,11 +146,26 @@ func processes() []process {
 		if err != nil {
 			continue // it is gone
 		}
-		if filepath.Dir(p.exe) == suite.bin || strings.Contains(string(control), "kubepods") {
+		if p.isPart() || strings.Contains(string(control), "kubepods") {
 			found = append(found, p)
 		}
 	}
 	return found
+}
+
+// isPart tells whether a process is the supervisor or what it started.
+func (p process) isPart() bool {
+	if filepath.Dir(p.exe) != suite.bin {
+		return false
+	}
+	switch filepath.Base(p.exe) {
+	case "ordinal":
+		return slices.Contains(p.args, "up") || slices.Contains(p.args, "component")
+	case "containerd", "containerd-shim-runc-v2":
+		return true
+	default:
+		return false
+	}
 }
 
 func look(pid int) process {

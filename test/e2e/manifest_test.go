@@ -4,6 +4,7 @@
 package e2e
 
 import (
+	"cmp"
 	_ "embed"
 	"fmt"
 	"strings"
@@ -15,6 +16,13 @@ import (
 
 //go:embed testdata/web.yaml
 var webManifests string
+
+// The images that the tests run.
+const (
+	busyboxImage = "busybox:1.28.3"
+	image        = "nginx:1.16"
+	newImage     = "nginx:1.17"
+)
 
 // className is the storage class that the walk-through's claims name and that nobody defines.
 const className = "nfs-provisioner-storage"
@@ -85,10 +93,14 @@ func (s *space) patch(format string, args ...any) {
 	s.kubectl("patch", "sts", "web", "-p", fmt.Sprintf(format, args...))
 }
 
-// asker is a busybox pod that does nothing until asked.
-func (s *space) asker() {
+// asker is a busybox pod that runs a shell line, by default one that does nothing until it is asked.
+func (s *space) asker(line string) {
 	s.Helper()
-	s.kubectl("run", "asker", "--image="+busyboxImage, "--restart=Never", "--grace-period=1", "--command", "--", "sleep", "1000000")
+	pod := corev1.Pod{}
+	pod.APIVersion, pod.Kind, pod.Name = "v1", "Pod", "asker"
+	pod.Spec.TerminationGracePeriodSeconds = new(int64(0)) // a shell as the first process does not heed SIGTERM
+	pod.Spec.Containers = []corev1.Container{{Name: "asker", Image: busyboxImage, Command: []string{"sh", "-c", cmp.Or(line, "sleep 1000000")}}}
+	s.apply(pod)
 	s.kubectl("wait", "pod/asker", "--for=condition=Ready", "--timeout="+patience.String())
 }
 

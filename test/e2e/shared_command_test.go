@@ -27,8 +27,8 @@ func TestCommands(t *testing.T) {
 		t.Errorf("version says %q, the API server is %q", version, server)
 	}
 	images := said("image", "list")
-	for _, want := range []string{"busybox:1.28.3", "nginx:1.16", "nginx:1.17", "ordinal.dev/pause:1", "ordinal.dev/visits:1"} {
-		if !strings.Contains(images, want) {
+	for _, want := range []string{`/busybox\s+1.28.3`, `/nginx\s+1.16`, `/nginx\s+1.17`, `ordinal.dev/pause\s+1`, `ordinal.dev/visits\s+1`} {
+		if !regexp.MustCompile(want).MatchString(images) {
 			t.Errorf("image list does not show %s:\n%s", want, images)
 		}
 	}

@@ -28,13 +28,13 @@ func TestPeerNames(t *testing.T) {
 
 	shell := s.terminal("run", "-it", "--image="+busyboxImage, "dns-test", "--restart=Never", "--rm")
 	shell.expect("try pressing enter")
+	asked := 0
 	ask := func(line string) string {
-		shell.send("clear; " + line + "; echo answer-$?")
-		shell.expect(`answer-\d+`)
-		said := shell.said()
-		said = said[strings.LastIndex(said, line):]
-		shell.send("clear")
-		return said
+		asked++
+		before := len(shell.said())
+		shell.send(fmt.Sprintf("%s; echo answer-%d-$?", line, asked))
+		shell.expect(fmt.Sprintf(`answer-%d-\d`, asked))
+		return shell.said()[before:]
 	}
 	if got, want := addressesIn(ask("nslookup web-1.web-svc")), []string{ip["web-1"]}; !slices.Equal(got, want) {
 		t.Errorf("web-1.web-svc is at %v, want %v", got, want)
@@ -48,7 +48,7 @@ func TestPeerNames(t *testing.T) {
 	s.kubectl("wait", "pod/dns-test", "--for=delete", "--timeout="+patience.String())
 	shell.expect(`pod "dns-test" deleted`)
 
-	s.asker()
+	s.asker("")
 	domain := "web-svc." + s.name + ".svc.cluster.local"
 	for _, question := range []string{"web-svc", "_http._tcp." + domain} {
 		answer := s.exec("asker", "nslookup -type=srv "+question)
@@ -79,9 +79,7 @@ func TestPeerNames(t *testing.T) {
 func TestNamesFollowReadiness(t *testing.T) {
 	s := onShared(t)
 	name := "web-0.web-svc." + s.name + ".svc.cluster.local."
-	s.kubectl("run", "asker", "--image="+busyboxImage, "--restart=Never", "--command", "--", "sh", "-c",
-		"while :; do nslookup "+name+" 2>&1 | tr '\\n' '|'; echo; sleep 0.1; done")
-	s.kubectl("wait", "pod/asker", "--for=condition=Ready", "--timeout="+patience.String())
+	s.asker("while :; do nslookup " + name + " 2>&1 | tr '\\n' '|'; echo; sleep 0.1; done")
 	story := s.watchPods()
 	s.apply(webService())
 	s.awaitAnswer(time.Time{}, false)

@@ -21,6 +21,7 @@ func TestKubectlTools(t *testing.T) {
 	s.webOf(2)
 
 	t.Run("describe", func(t *testing.T) {
+		s := s.in(t)
 		text := s.kubectl("describe", "sts", "web")
 		for _, want := range []string{
 			`Name:\s+web\b`, `Replicas:\s+2 desired \| 2 total`, `Update Strategy:\s+RollingUpdate`, `Pods Status:\s+2 Running / 0 Waiting / 0 Succeeded / 0 Failed`,
@@ -32,6 +33,7 @@ func TestKubectlTools(t *testing.T) {
 		}
 	})
 	t.Run("explain", func(t *testing.T) {
+		s := s.in(t)
 		text := s.kubectl("explain", "statefulset.spec.updateStrategy.rollingUpdate.partition")
 		for _, want := range []string{"partition <integer>", "ordinal"} {
 			if !strings.Contains(text, want) {
@@ -40,6 +42,7 @@ func TestKubectlTools(t *testing.T) {
 		}
 	})
 	t.Run("exec", func(t *testing.T) {
+		s := s.in(t)
 		if got := s.exec("web-1", "hostname"); got != "web-1" {
 			t.Errorf("web-1 is called %q", got)
 		}
@@ -49,6 +52,7 @@ func TestKubectlTools(t *testing.T) {
 		}
 	})
 	t.Run("logs", func(t *testing.T) {
+		s := s.in(t)
 		logs := follow(t, s.command("logs", "-f", "web-0"))
 		for _, marker := range []string{"first marker", "second marker"} {
 			s.exec("web-0", "echo "+marker+" > /proc/1/fd/1")
@@ -56,6 +60,7 @@ func TestKubectlTools(t *testing.T) {
 		}
 	})
 	t.Run("cp", func(t *testing.T) {
+		s := s.in(t)
 		there, back := filepath.Join(t.TempDir(), "there"), filepath.Join(t.TempDir(), "back")
 		content := strings.Repeat("carried in and out again\n", 10_000)
 		if err := os.WriteFile(there, []byte(content), 0o600); err != nil {
@@ -68,6 +73,7 @@ func TestKubectlTools(t *testing.T) {
 		}
 	})
 	t.Run("port-forward", func(t *testing.T) {
+		s := s.in(t)
 		s.exec("web-1", "echo this is $(hostname) > /usr/share/nginx/html/index.html")
 		forward := follow(t, s.command("port-forward", "pod/web-1", ":80"))
 		address := forward.expect(`Forwarding from (127\.0\.0\.1:\d+) -> 80`)[1]

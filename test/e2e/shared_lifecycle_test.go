@@ -66,7 +66,7 @@ func TestCreatesInOrder(t *testing.T) {
 func TestDeletedPodsComeBack(t *testing.T) {
 	s := onShared(t)
 	s.webOf(3)
-	s.asker()
+	s.asker("")
 	s.mark(3)
 	before, claims := s.pods(), s.claims()
 	story := s.watchPods()

@@ -43,7 +43,7 @@ func TestVolumes(t *testing.T) {
 
 	for class, keeps := range map[string]bool{"": false, "fast": false, className: false, s.name: true} {
 		t.Run(fmt.Sprintf("class %q", class), func(t *testing.T) {
-			checkVolume(&space{T: t, cluster: s.cluster, name: s.name}, class, keeps)
+			checkVolume(s.in(t), class, keeps)
 		})
 	}
 }

@@ -30,22 +30,18 @@ type space struct {
 
 var notInNames = regexp.MustCompile(`[^a-z0-9]+`)
 
-// newSpace makes a namespace named after the test; it goes with the test.
+// newSpace makes a namespace named after the test.
 func newSpace(t *testing.T, c *cluster) *space {
 	t.Helper()
 	name := strings.Trim(notInNames.ReplaceAllString(strings.ToLower(t.Name()), "-"), "-")
 	s := &space{T: t, cluster: c, name: name}
 	s.kubectl("create", "namespace", name)
-	t.Cleanup(func() {
-		ctx := context.WithoutCancel(t.Context())
-		if t.Failed() {
-			c.dump(ctx, t)
-		}
-		if exists(c.data) {
-			c.run(ctx, "kubectl", "delete", "namespace", name, "--wait=false")
-		}
-	})
 	return s
+}
+
+// in is the space for a subtest.
+func (s *space) in(t *testing.T) *space {
+	return &space{T: t, cluster: s.cluster, name: s.name}
 }
 
 // command is a kubectl command line in this namespace.

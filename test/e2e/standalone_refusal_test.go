@@ -59,6 +59,9 @@ func TestUpIsRefused(t *testing.T) {
 		return finish(asNobody(t, c.command(t.Context(), c.upArgs()...)))
 	}, `root`, `sudo`)
 	refused("runc missing", func(t *testing.T) output { return finish(withoutRunc(t, c, c.upArgs()...)) }, `runc`, `apt-get install runc`)
+	refused("runc missing, in the foreground", func(t *testing.T) output {
+		return finish(withoutRunc(t, c, "up", "--api-port", strconv.Itoa(c.port)))
+	}, `runc`, `apt-get install runc`)
 	refused("disk full", func(t *testing.T) output {
 		filler := filepath.Join(disk, "filler")
 		if out, err := exec.CommandContext(t.Context(), "fallocate", "-l", strconv.FormatInt(freeSpace(t, disk)-64<<20, 10), filler).CombinedOutput(); err != nil {
@@ -74,12 +77,12 @@ func TestUpIsRefused(t *testing.T) {
 	}, `read-only`, `--data-dir|remount`)
 	for _, name := range []string{"pki/ca.crt", "pki/ca.key", "pki/service-account.key"} {
 		refused("half-written "+name, func(t *testing.T) output {
-			defer halve(t, filepath.Join(c.data, name))()
+			defer cut(t, filepath.Join(c.data, name), 100)()
 			return plain(t)
 		}, regexp.QuoteMeta(name), `restore|purge|delete|remove`)
 	}
 	t.Run("half-written datastore", func(t *testing.T) {
-		defer halve(t, filepath.Join(c.data, "etcd", "member", "snap", "db"))()
+		defer cut(t, filepath.Join(c.data, "etcd", "member", "snap", "db"), 2*4096)() // the pages that tell where all others are
 		checkRefusal(t, plain(t), `etcd`, `restore|purge`)
 		if left := describe(processes()); len(left) > 0 {
 			t.Errorf("it left running: %v", left)
@@ -194,23 +197,24 @@ func withoutRunc(t *testing.T, c *cluster, args ...string) *exec.Cmd {
 	return hidden
 }
 
-// halve cuts a file in half, as a crash in the midst of writing would, and returns what mends it.
-func halve(t *testing.T, file string) (mend func()) {
+// cut leaves only the beginning of a file, as a crash in the midst of writing would, and returns what mends it.
+func cut(t *testing.T, file string, size int64) (mend func()) {
 	t.Helper()
 	whole, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	write := func(content []byte) {
-		if err := os.WriteFile(file, content, 0o600); err != nil {
+	if err := os.Truncate(file, size); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		if err := os.WriteFile(file, whole, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	write(whole[:len(whole)/2])
-	return func() { write(whole) }
 }
 
-// fingerprint tells everything in a data directory, but for logs and the lock.
+// fingerprint tells everything in a data directory, but for logs, the lock, and the note of what runs.
 func fingerprint(t *testing.T, dir string) string {
 	t.Helper()
 	var text strings.Builder
@@ -223,7 +227,7 @@ func fingerprint(t *testing.T, dir string) string {
 			return fs.SkipDir
 		}
 		info, err := entry.Info()
-		if err != nil || name == "lock" {
+		if err != nil || name == "lock" || name == "state.json" {
 			return err
 		}
 		fmt.Fprintf(&text, "%s %v", name, info.Mode())

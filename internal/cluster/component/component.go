@@ -17,7 +17,6 @@ import (
 	"k8s.io/component-base/cli"
 	"k8s.io/component-base/logs"
 	controllermanager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
-	proxy "k8s.io/kubernetes/cmd/kube-proxy/app"
 	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
 	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
 )
@@ -34,7 +33,7 @@ func parts() map[string]func(args []string) int {
 			return runCobra(controllermanager.NewControllerManagerCommand(), args)
 		},
 		"kube-scheduler": func(args []string) int { return runCobra(scheduler.NewSchedulerCommand(), args) },
-		"kube-proxy":     func(args []string) int { return runCobra(proxy.NewProxyCommand(), args) },
+		"kube-proxy":     runProxy,
 		"kubelet": func(args []string) int {
 			return runCobra(kubelet.NewKubeletCommand(context.Background()), args)
 		},
@@ -53,6 +52,7 @@ func Run(name string, args []string) int {
 			strings.Join(slices.Sorted(maps.Keys(all)), ", "))
 		return 2
 	}
+	go beFrugal()
 	return run(args)
 }
 

@@ -48,8 +48,6 @@ const (
 	ControllerManagerPort = 10257
 	// SchedulerPort serves health and metrics of kube-scheduler on loopback.
 	SchedulerPort = 10259
-	// ProxyHealthPort serves kube-proxy's health on loopback.
-	ProxyHealthPort = 10256
 )
 
 // ServiceIP is the n-th address of the Service network (1 is the API server's).

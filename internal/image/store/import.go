@@ -56,7 +56,7 @@ func Import(ctx context.Context, socket string, o ImportOptions) error {
 	if err != nil {
 		return err
 	}
-	defer r.Close()
+	defer func() { _ = r.Close() }()
 	for _, a := range o.Archives {
 		contents, err := image.Inspect(a.Path)
 		if err == nil {
@@ -84,7 +84,7 @@ func EnsureImported(ctx context.Context, socket, file string) error {
 	if err != nil {
 		return err
 	}
-	defer r.Close()
+	defer func() { _ = r.Close() }()
 	for _, c := range contents {
 		has, err := r.has(ctx, c)
 		if err != nil {
@@ -188,7 +188,7 @@ func (r runtime) load(ctx context.Context, file, name string) ([]images.Image, e
 	if err != nil {
 		return nil, err
 	}
-	defer in.Close()
+	defer func() { _ = in.Close() }()
 	top, err := archive.ImportIndex(ctx, r.ContentStore(), in)
 	if err != nil {
 		return nil, fmt.Errorf("store the archive: %w", err)

@@ -81,7 +81,7 @@ func List(ctx context.Context, socket string) ([]Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer r.Close()
+	defer func() { _ = r.Close() }()
 	stored, err := r.ListImages(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("list images: %w", err)

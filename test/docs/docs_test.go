@@ -1,0 +1,118 @@
+// Copyright The Ordinal Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package docs checks what is written about the code against the code.
+package docs
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const root = "../.."
+
+// packageDocs gives, for each folder with Go files, the package comment.
+func packageDocs(t *testing.T) map[string]string {
+	t.Helper()
+	docs := map[string]string{}
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if skipped := []string{"bin", "testdata", "vendor"}; entry.IsDir() && path != root &&
+			(strings.HasPrefix(entry.Name(), ".") || slices.Contains(skipped, entry.Name())) {
+			return filepath.SkipDir
+		}
+		if filepath.Ext(path) != ".go" {
+			return nil
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.PackageClauseOnly|parser.ParseComments)
+		if err != nil {
+			return err
+		}
+		folder, err := filepath.Rel(root, filepath.Dir(path))
+		if err != nil {
+			return err
+		}
+		docs[folder] += file.Doc.Text()
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(docs) < 10 {
+		t.Fatalf("only %d folders with Go files below %s", len(docs), root)
+	}
+	return docs
+}
+
+func read(t *testing.T, file string) string {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(root, file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}
+
+func TestEveryPackageHasADocSentence(t *testing.T) {
+	sentence := regexp.MustCompile(`^(Package|Command) \w+ [^.]*[a-z]`)
+	for folder, doc := range packageDocs(t) {
+		if !sentence.MatchString(doc) || !strings.Contains(doc, ".") {
+			t.Errorf("%s: the package comment is %q, not a sentence that begins with Package or Command and its name", folder, doc)
+		}
+	}
+}
+
+func TestArchitectureNamesEveryFolder(t *testing.T) {
+	named := map[string]bool{}
+	for _, row := range regexp.MustCompile("(?m)^\\| `([^`]+)` \\| \\S.*\\. \\|$").FindAllStringSubmatch(read(t, "docs/architecture.md"), -1) {
+		named[row[1]] = true
+	}
+	docs := packageDocs(t)
+	for _, folder := range slices.Sorted(maps.Keys(docs)) {
+		if !named[folder] {
+			t.Errorf("docs/architecture.md has no row with a sentence for %s", folder)
+		}
+	}
+	for _, folder := range slices.Sorted(maps.Keys(named)) {
+		if _, exists := docs[folder]; !exists {
+			t.Errorf("docs/architecture.md has a row for %s, which has no Go files", folder)
+		}
+	}
+}
+
+func TestLinksLeadSomewhere(t *testing.T) {
+	link := regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`)
+	for _, page := range []string{"README.md", "CONTRIBUTING.md", "docs/architecture.md"} {
+		for _, match := range link.FindAllStringSubmatch(read(t, page), -1) {
+			target := filepath.Join(root, filepath.Dir(page), match[1])
+			if _, err := os.Stat(target); err != nil {
+				t.Errorf("%s links to %s: %v", page, match[1], err)
+			}
+		}
+	}
+}
+
+func TestNamedMakeTargetsExist(t *testing.T) {
+	targets := map[string]bool{}
+	for _, match := range regexp.MustCompile(`(?m)^([a-z0-9-]+):.*## \S`).FindAllStringSubmatch(read(t, "Makefile"), -1) {
+		targets[match[1]] = true
+	}
+	mention := regexp.MustCompile("(?m)(?:`|^\\$? *)make ([a-z0-9-]+)")
+	for _, page := range []string{"README.md", "CONTRIBUTING.md", "docs/architecture.md"} {
+		for _, match := range mention.FindAllStringSubmatch(read(t, page), -1) {
+			if !targets[match[1]] {
+				t.Errorf("%s names make %s, which is no documented target of the Makefile", page, match[1])
+			}
+		}
+	}
+}

@@ -1,0 +1,151 @@
+// Copyright The Ordinal Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"debug/elf"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ordinal-dev/ordinal/internal/image"
+)
+
+func TestDependencies(t *testing.T) {
+	const listing = `nginx
+  PreDepends: init-system-helpers
+ |Depends: nginx-core
+ |Depends: nginx-full
+  Depends: nginx-light
+  Depends: libc6
+    libc6:i386
+  Depends: <debconf-2.0>
+  Recommends: cake
+`
+	got := dependencies(listing)
+	if want := []string{"init-system-helpers", "nginx-core", "libc6", "<debconf-2.0>"}; !slices.Equal(got, want) {
+		t.Errorf("dependencies = %q, want %q", got, want)
+	}
+	got = slices.DeleteFunc(got, func(name string) bool { return !followed.MatchString(name) })
+	if want := []string{"nginx-core", "libc6"}; !slices.Equal(got, want) {
+		t.Errorf("followed = %q, want %q", got, want)
+	}
+}
+
+func TestParsePackage(t *testing.T) {
+	got, err := parsePackage("'https://mirror.test/n/nginx_1%3a1.2-3_amd64.deb' nginx_1%3a1.2-3_amd64.deb 99 SHA256:0a\n")
+	if want := (debianPackage{name: "nginx", file: "nginx_1%3a1.2-3_amd64.deb", sha256: "0a"}); err != nil || got != want {
+		t.Errorf("parsePackage = %+v, %v, want %+v", got, err, want)
+	}
+	for _, line := range []string{"", "'uri' a.deb 9 MD5Sum:0a", "'uri' ../a.deb 9 SHA256:0a", "E: no such package"} {
+		if got, err := parsePackage(line); err == nil {
+			t.Errorf("parsePackage(%q) = %+v, want an error", line, got)
+		}
+	}
+}
+
+func TestTreeMergesUsr(t *testing.T) {
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for _, h := range []*tar.Header{
+		{Name: "./bin/", Typeflag: tar.TypeDir, Mode: 0o755},
+		{Name: "./bin/tool", Typeflag: tar.TypeReg, Mode: 0o4755, Size: 3},
+		{Name: "./lib64/ld.so", Typeflag: tar.TypeSymlink, Mode: 0o777, Linkname: "/lib/ld.so"},
+		{Name: "./usr/share/same", Typeflag: tar.TypeLink, Mode: 0o755, Linkname: "./bin/tool"},
+		{Name: "./etc/../../x", Typeflag: tar.TypeReg, Mode: 0o644},
+	} {
+		if err := w.WriteHeader(h); err != nil {
+			t.Fatal(err)
+		}
+		if h.Size > 0 {
+			if _, err := w.Write([]byte("#!x")); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	got := tree{}
+	if err := got.add(&b); err != nil {
+		t.Fatal(err)
+	}
+	for path, check := range map[string]func(image.File) bool{
+		"usr/bin/tool":    func(f image.File) bool { return string(f.Data) == "#!x" && f.Mode == fs.ModeSetuid|0o755 },
+		"usr/lib64/ld.so": func(f image.File) bool { return f.Link == "/lib/ld.so" && f.Mode.Type() == fs.ModeSymlink },
+		"usr/share/same":  func(f image.File) bool { return string(f.Data) == "#!x" && f.Mode == 0o755 && f.Link == "" },
+		"x":               func(f image.File) bool { return f.Mode == 0o644 },
+	} {
+		if f, ok := got[path]; !ok || !check(f) {
+			t.Errorf("%s = %+v", path, f)
+		}
+	}
+	if len(got) != 4 {
+		t.Errorf("the tree has %d files, want 4", len(got))
+	}
+}
+
+// A library that is missing is found out when the image is built, not when its container starts.
+func TestCheckLibraries(t *testing.T) {
+	// Any program of the host that is not static will do.
+	shell, err := os.ReadFile("/bin/sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, err := elf.NewFile(bytes.NewReader(shell))
+	if err != nil {
+		t.Fatal(err)
+	}
+	libraries, err := program.ImportedLibraries()
+	if err != nil || len(libraries) == 0 {
+		t.Fatalf("/bin/sh loads %q, %v, want a library", libraries, err)
+	}
+	files := []image.File{{Path: "usr/bin/sh", Data: shell}, {Path: "etc/text", Data: []byte("no program")}}
+	have := map[string]bool{}
+	for _, library := range libraries {
+		if err := checkLibraries(files, have); err == nil || !strings.Contains(err.Error(), "usr/bin/sh needs "+library) {
+			t.Errorf("checkLibraries = %v, want that %s is missing", err, library)
+		}
+		have[library] = true
+	}
+	if err := checkLibraries(files, have); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestNginxNeedsItsPackages(t *testing.T) {
+	if _, err := nginxFiles(tree{"usr/sbin/nginx": {Path: "usr/sbin/nginx"}}); err == nil || !strings.Contains(err.Error(), "mime.types") {
+		t.Errorf("nginxFiles = %v, want what is missing", err)
+	}
+}
+
+func TestUpToDate(t *testing.T) {
+	dir := t.TempDir()
+	inputs := []string{"recipe 1", "a.deb 2"}
+	check := func(want bool, inputs ...string) {
+		t.Helper()
+		if got := upToDate(dir, inputs); got != want {
+			t.Errorf("upToDate(%q) = %t, want %t", inputs, got, want)
+		}
+	}
+	check(false, inputs...)
+	if err := os.WriteFile(inputsFile(dir), []byte(strings.Join(inputs, "\n")+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	check(false, inputs...)
+	for _, a := range archives() {
+		if err := os.WriteFile(filepath.Join(dir, a.file), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check(true, inputs...)
+	check(true, inputs[:1]...)
+	check(false, "recipe 1", "a.deb 3")
+	check(false, append(inputs, "b.deb 1")...)
+}

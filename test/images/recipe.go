@@ -1,0 +1,213 @@
+// Copyright The Ordinal Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"debug/elf"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/ordinal-dev/ordinal/internal/image"
+)
+
+// archive is one image to be built.
+type archive struct {
+	file  string
+	ref   string
+	nginx bool
+	spec  image.Spec
+}
+
+func archives() []archive {
+	env := []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+	nginx := func(version string) archive {
+		return archive{
+			file: "nginx-" + version + ".tar", ref: "nginx:" + version, nginx: true,
+			spec: image.Spec{
+				Cmd: []string{"nginx", "-g", "daemon off;"},
+				Env: env,
+				// What makes one version another: equal images would have one ID, and a pod's status could name either.
+				Labels: map[string]string{"version": version},
+			},
+		}
+	}
+	first := nginx("1.16")
+	first.file = "nginx.tar"
+	return []archive{
+		{file: "busybox.tar", ref: "busybox:1.28.3", spec: image.Spec{Cmd: []string{"sh"}, Env: env}},
+		first,
+		nginx("1.17"),
+	}
+}
+
+const (
+	passwd = `root:x:0:0:root:/root:/bin/sh
+www-data:x:33:33:www-data:/var/www:/bin/false
+nobody:x:65534:65534:nobody:/home:/bin/false
+`
+	group = `root:x:0:
+www-data:x:33:
+nogroup:x:65534:
+`
+	nginxConfig = `user www-data;
+worker_processes 1;
+error_log /dev/stderr notice;
+pid /run/nginx.pid;
+
+events {
+	worker_connections 256;
+}
+
+http {
+	include /etc/nginx/mime.types;
+	default_type application/octet-stream;
+	access_log /dev/stdout;
+
+	server {
+		listen 80;
+		root /usr/share/nginx/html;
+		index index.html;
+	}
+}
+`
+)
+
+// baseFiles are in every image.
+func baseFiles() []image.File {
+	return []image.File{
+		link("bin", "usr/bin"),
+		link("sbin", "usr/sbin"),
+		link("lib", "usr/lib"),
+		link("lib64", "usr/lib64"),
+		directory("usr/lib", 0o755),
+		directory("usr/lib64", 0o755),
+		directory("usr/sbin", 0o755),
+		directory("root", 0o700),
+		directory("run", 0o755),
+		link("var/run", "/run"),
+		directory("tmp", fs.ModeSticky|0o777),
+		text("etc/passwd", passwd),
+		text("etc/group", group),
+		text("etc/nsswitch.conf", "hosts: files dns\n"),
+	}
+}
+
+func link(name, target string) image.File {
+	return image.File{Path: name, Mode: fs.ModeSymlink | 0o777, Link: target}
+}
+
+func directory(name string, mode fs.FileMode) image.File {
+	return image.File{Path: name, Mode: fs.ModeDir | mode}
+}
+
+func text(name, content string) image.File {
+	return image.File{Path: name, Mode: 0o644, Data: []byte(content)}
+}
+
+// busyboxFiles are busybox, a link for each of its applets, and our nslookup.
+func busyboxFiles(ctx context.Context, packages tree, nslookup []byte) ([]image.File, error) {
+	const name = "usr/bin/busybox"
+	program, ok := packages[name]
+	if !ok {
+		return nil, errors.New("the package busybox-static has no busybox")
+	}
+	applets, err := appletsOf(ctx, program.Data)
+	if err != nil {
+		return nil, err
+	}
+	files := []image.File{program, {Path: "usr/bin/nslookup", Mode: 0o755, Data: nslookup}}
+	for _, applet := range applets {
+		if applet != "busybox" && applet != "nslookup" {
+			files = append(files, link("usr/bin/"+applet, "busybox"))
+		}
+	}
+	return files, nil
+}
+
+// appletsOf asks busybox what it can do.
+func appletsOf(ctx context.Context, program []byte) ([]string, error) {
+	dir, err := os.MkdirTemp("", "busybox-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	file := filepath.Join(dir, "busybox")
+	if err := os.WriteFile(file, program, 0o700); err != nil {
+		return nil, err
+	}
+	out, err := exec.CommandContext(ctx, file, "--list").Output()
+	if err != nil {
+		return nil, fmt.Errorf("ask busybox for its applets: %w", err)
+	}
+	return strings.Fields(string(out)), nil
+}
+
+// nginxFiles are nginx, its libraries, and a configuration that serves /usr/share/nginx/html on port 80 and logs to the container's output.
+func nginxFiles(packages tree) ([]image.File, error) {
+	files := []image.File{
+		text("etc/nginx/nginx.conf", nginxConfig),
+		directory("var/lib/nginx", 0o755),
+		link("var/log/nginx/access.log", "/dev/stdout"),
+		link("var/log/nginx/error.log", "/dev/stderr"),
+	}
+	have := map[string]bool{}
+	for name, f := range packages {
+		if inNginx(name) {
+			files = append(files, f)
+			have[path.Base(name)] = true
+		}
+	}
+	for _, needed := range []string{"nginx", "mime.types", "index.html"} {
+		if !have[needed] {
+			return nil, fmt.Errorf("the nginx packages have no %s", needed)
+		}
+	}
+	slices.SortFunc(files, func(a, b image.File) int { return cmp.Compare(a.Path, b.Path) })
+	return files, checkLibraries(files, have)
+}
+
+// inNginx picks from the packages what nginx runs with.
+func inNginx(name string) bool {
+	switch {
+	case name == "usr/sbin/nginx", name == "etc/nginx/mime.types":
+		return true
+	case strings.HasPrefix(name, "usr/share/nginx/html/"), strings.HasPrefix(name, "usr/lib64/"):
+		return true
+	default:
+		return strings.HasPrefix(name, "usr/lib/") && strings.Contains(path.Base(name), ".so") && !strings.Contains(name, "/gconv/")
+	}
+}
+
+// checkLibraries tells whether every library that a program or a library loads is in the image.
+func checkLibraries(files []image.File, have map[string]bool) error {
+	for _, f := range files {
+		if !bytes.HasPrefix(f.Data, []byte(elf.ELFMAG)) {
+			continue
+		}
+		program, err := elf.NewFile(bytes.NewReader(f.Data))
+		if err != nil {
+			return fmt.Errorf("read %s: %w", f.Path, err)
+		}
+		needed, err := program.ImportedLibraries()
+		if err != nil {
+			return fmt.Errorf("read what %s loads: %w", f.Path, err)
+		}
+		for _, library := range needed {
+			if !have[library] {
+				return fmt.Errorf("%s needs %s, which is in none of the packages", f.Path, library)
+			}
+		}
+	}
+	return nil
+}
