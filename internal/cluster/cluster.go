@@ -58,7 +58,7 @@ func Start(ctx context.Context, o Options, version string, report Report) (*Clus
 	}}
 	if err := c.prepare(ctx, version); err != nil {
 		c.unlock()
-		return nil, err
+		return nil, c.explain(err)
 	}
 	startCtx, cancel := context.WithTimeoutCause(ctx, startLimit, fmt.Errorf("not ready within %s; see %s", startLimit, c.data.Path("log")))
 	defer cancel()
@@ -116,8 +116,14 @@ func (c *Cluster) checkHost(ctx context.Context) error {
 // start starts the parts, each as soon as what it needs is there.
 func (c *Cluster) start(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return c.startRuntime(ctx) })
-	apiReady := make(chan struct{})
+	runtimeReady, apiReady := make(chan struct{}), make(chan struct{})
+	group.Go(func() error {
+		if err := c.startRuntime(ctx); err != nil {
+			return err
+		}
+		close(runtimeReady)
+		return nil
+	})
 	group.Go(func() error {
 		if err := c.run(ctx, c.etcd()); err != nil {
 			return err
@@ -129,12 +135,14 @@ func (c *Cluster) start(ctx context.Context) error {
 		return nil
 	})
 	group.Go(func() error {
-		select {
-		case <-apiReady:
-			return c.startRest(ctx)
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		for _, ready := range []chan struct{}{apiReady, runtimeReady} {
+			select {
+			case <-ready:
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
 		}
+		return c.startRest(ctx)
 	})
 	return group.Wait()
 }
@@ -159,6 +167,9 @@ func (c *Cluster) startRuntime(ctx context.Context) error {
 func (c *Cluster) startRest(ctx context.Context) error {
 	client, err := c.adminClient()
 	if err != nil {
+		return err
+	}
+	if err := correctReadiness(ctx, client); err != nil {
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)

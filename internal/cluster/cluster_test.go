@@ -170,7 +170,7 @@ func TestFailedStartSaysWhatToDo(t *testing.T) {
 	c := &Cluster{host: *testHost(t)}
 	for _, err := range []error{
 		&pki.Damaged{File: "ca.crt", Cause: errors.New("cut off")},
-		&supervise.ExitError{Name: "etcd", LastLine: "file is not a database", LogFile: "etcd.log"},
+		&supervise.ExitError{Name: "etcd", Reason: "file is not a database", LogFile: "etcd.log"},
 	} {
 		got := c.explain(err).Error()
 		if !strings.Contains(got, "restore it from a backup") || !strings.Contains(got, "--purge") || strings.Contains(got, "\n") {

@@ -18,7 +18,7 @@ func (c *Cluster) explain(err error) error {
 		return fmt.Errorf("%w; %s", damaged, restore)
 	}
 	if exit, ok := errors.AsType[*supervise.ExitError](err); ok && exit.Name == "etcd" {
-		return fmt.Errorf("the datastore in %s cannot be used (%s; log: %s); %s", c.data.Path("etcd"), exit.LastLine, exit.LogFile, restore)
+		return fmt.Errorf("the datastore in %s cannot be used (%s; log: %s); %s", c.data.Path("etcd"), exit.Reason, exit.LogFile, restore)
 	}
 	return err
 }

@@ -83,7 +83,11 @@ func LoadAuthority(base string, now time.Time) (*Authority, error) {
 
 // LoadKey reads a private key in PEM.
 func LoadKey(file string) (crypto.Signer, error) {
-	key, err := keyutil.PrivateKeyFromFile(file)
+	keyPEM, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("read key: %w", err)
+	}
+	key, err := keyutil.ParsePrivateKeyPEM(keyPEM)
 	if err != nil {
 		return nil, damaged(file, err)
 	}

@@ -76,14 +76,14 @@ func restartBackoff() wait.Backoff {
 
 // ExitError tells that a child ended before it was ever ready.
 type ExitError struct {
-	Name     string
-	Exit     string
-	LastLine string
-	LogFile  string
+	Name string
+	// Exit is how it ended, Reason the line of its output that most likely tells why.
+	Exit, Reason string
+	LogFile      string
 }
 
 func (e *ExitError) Error() string {
-	return fmt.Sprintf("%s does not start (%s): %s (log: %s)", e.Name, e.Exit, e.LastLine, e.LogFile)
+	return fmt.Sprintf("%s does not start (%s): %s (log: %s)", e.Name, e.Exit, e.Reason, e.LogFile)
 }
 
 // Supervisor owns children. All methods may be called from several goroutines.
@@ -203,7 +203,7 @@ func (s *Supervisor) run(ctx context.Context, c *child) {
 		everReady = everReady || ready
 		if !everReady && starts >= firstStarts {
 			s.update(c, func(t *Status) { t.State, t.PID, t.LastExit = Stopped, 0, exit })
-			c.failed <- &ExitError{Name: c.process.Name, Exit: exit, LastLine: c.tail.lastLine(), LogFile: c.process.LogFile}
+			c.failed <- &ExitError{Name: c.process.Name, Exit: exit, Reason: c.tail.reason(), LogFile: c.process.LogFile}
 			return
 		}
 		if time.Since(began) > steady {
@@ -224,6 +224,7 @@ func (s *Supervisor) run(ctx context.Context, c *child) {
 // once runs a child from its start to its end. It tells whether it was ready, and how it ended.
 func (s *Supervisor) once(ctx context.Context, c *child) (ready bool, exit string) {
 	p := c.process
+	c.tail.reset()
 	cmd := exec.Command(p.Path, p.Args...)
 	cmd.Env = append(os.Environ(), p.Env...)
 	cmd.Stdout, cmd.Stderr = c.tail, c.tail

@@ -105,7 +105,7 @@ func TestChildThatNeverGetsReadyFailsTheStart(t *testing.T) {
 	if !ok {
 		t.Fatalf("error is %v", err)
 	}
-	if failed.LastLine != "error: no such thing" || failed.Exit != "exit status 3" || failed.LogFile != "a.log" {
+	if failed.Reason != "error: no such thing" || failed.Exit != "exit status 3" || failed.LogFile != "a.log" {
 		t.Errorf("error is %+v", failed)
 	}
 	s.Stop("a")
@@ -210,7 +210,7 @@ func TestChildDiesWithItsParent(t *testing.T) {
 	eventually(t, func() bool { return !alive(pid) })
 }
 
-func TestLastLinePrefersErrors(t *testing.T) {
+func TestReasonPrefersErrors(t *testing.T) {
 	for output, want := range map[string]string{
 		"":                               "it printed nothing",
 		"one\ntwo\n":                     "two",
@@ -222,8 +222,8 @@ func TestLastLinePrefersErrors(t *testing.T) {
 		if _, err := tail.Write([]byte(output)); err != nil {
 			t.Fatal(err)
 		}
-		if got := tail.lastLine(); got != want {
-			t.Errorf("last line of %q is %q, want %q", output, got, want)
+		if got := tail.reason(); got != want {
+			t.Errorf("reason of %.40q is %q, want %q", output, got, want)
 		}
 	}
 }
@@ -236,8 +236,8 @@ func TestTailIsBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if len(tail.last) > tailSize || tail.lastLine() != "line 9999" {
-		t.Errorf("kept %d bytes, last line %q", len(tail.last), tail.lastLine())
+	if len(tail.last) > tailSize || tail.reason() != "line 9999" {
+		t.Errorf("kept %d bytes, last line %q", len(tail.last), tail.reason())
 	}
 	if !strings.HasPrefix(log.String(), "line 0\n") {
 		t.Error("the log did not get everything")
