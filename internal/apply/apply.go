@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -200,10 +201,5 @@ func IsFailure(o plan.Outcome) bool {
 }
 
 func hasFailure(outcomes []plan.Outcome) bool {
-	for _, o := range outcomes {
-		if IsFailure(o) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(outcomes, IsFailure)
 }

@@ -25,42 +25,48 @@ type fields map[string]any
 
 // write makes the call that an action asks for. The object is as the server returned it; for deletions there is none.
 func (r *run) write(ctx context.Context, action plan.Action) (metav1.Object, plan.Result, error) {
-	namespace := r.set.Namespace
 	switch a := action.(type) {
-	case plan.AdoptPod:
-		return r.adopt(ctx, a.Pod)
-	case plan.AdoptRevision:
-		return r.adopt(ctx, a.Revision)
+	case plan.CreatePod, plan.CreateClaim, plan.CreateRevision:
+		return r.create(ctx, action)
+	case plan.AdoptPod, plan.AdoptRevision:
+		return r.adopt(ctx, action.Target())
 	case plan.ReleasePod:
 		drop := fields{"$patch": "delete", "uid": r.set.UID}
 		body := fields{"uid": a.Pod.UID, "ownerReferences": []fields{drop}}
 		return patched(r.patch(ctx, a.Pod, types.StrategicMergePatchType, fields{"metadata": body}))
-	case plan.CreatePod:
-		obj, err := r.Client.CoreV1().Pods(namespace).Create(ctx, a.Pod, metav1.CreateOptions{})
-		return created(obj, err)
 	case plan.LabelPod:
 		body := fields{"metadata": fields{"uid": a.Pod.UID, "labels": a.Labels}}
 		return patched(r.patch(ctx, a.Pod, types.MergePatchType, body))
-	case plan.DeletePod:
-		err := r.Client.CoreV1().Pods(namespace).Delete(ctx, a.Pod.Name, onlyThis(a.Pod))
-		return nil, deleted(err), err
-	case plan.CreateClaim:
-		obj, err := r.Client.CoreV1().PersistentVolumeClaims(namespace).Create(ctx, a.Claim, metav1.CreateOptions{})
-		return created(obj, err)
 	case plan.OwnClaim:
 		// The list replaces another, so it holds only for the version that it was made from.
 		body := fields{"uid": a.Claim.UID, "resourceVersion": a.Claim.ResourceVersion, "ownerReferences": a.Owners}
 		return patched(r.patch(ctx, a.Claim, types.MergePatchType, fields{"metadata": body}))
-	case plan.CreateRevision:
-		return r.createRevision(ctx, a.Revision)
 	case plan.BumpRevision:
 		body := fields{"metadata": fields{"uid": a.Revision.UID}, "revision": a.Number}
 		return patched(r.patch(ctx, a.Revision, types.MergePatchType, body))
+	case plan.DeletePod:
+		err := r.Client.CoreV1().Pods(r.set.Namespace).Delete(ctx, a.Pod.Name, onlyThis(a.Pod))
+		return nil, deleted(err), err
 	case plan.DeleteRevision:
-		err := r.Client.AppsV1().ControllerRevisions(namespace).Delete(ctx, a.Revision.Name, onlyThis(a.Revision))
+		err := r.Client.AppsV1().ControllerRevisions(r.set.Namespace).Delete(ctx, a.Revision.Name, onlyThis(a.Revision))
 		return nil, deleted(err), err
 	}
 	return nil, plan.ResultFailed, fmt.Errorf("unknown action %T", action)
+}
+
+func (r *run) create(ctx context.Context, action plan.Action) (metav1.Object, plan.Result, error) {
+	switch a := action.(type) {
+	case plan.CreatePod:
+		obj, err := r.Client.CoreV1().Pods(r.set.Namespace).Create(ctx, a.Pod, metav1.CreateOptions{})
+		return created(obj, err)
+	case plan.CreateClaim:
+		obj, err := r.Client.CoreV1().PersistentVolumeClaims(r.set.Namespace).Create(ctx, a.Claim, metav1.CreateOptions{})
+		return created(obj, err)
+	case plan.CreateRevision:
+		return r.createRevision(ctx, a.Revision)
+	default:
+		return nil, plan.ResultFailed, fmt.Errorf("%T creates nothing", action)
+	}
 }
 
 func (r *run) adopt(ctx context.Context, target plan.Ref) (metav1.Object, plan.Result, error) {

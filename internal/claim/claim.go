@@ -7,6 +7,7 @@ package claim
 
 import (
 	"maps"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -124,27 +125,28 @@ func Owners(set *appsv1.StatefulSet, h Holder, c *corev1.PersistentVolumeClaim) 
 		return Verdict{Refs: refs}
 	}
 	p := policyOf(set)
-	v := Verdict{Conflict: p.follows() && hasForeignController(refs, set, h)}
+	v := Verdict{Refs: refs, Conflict: p.follows() && hasForeignController(refs, set, h)}
 	wantSet, wantPod := p.owners(h.Condemned)
 	if v.Conflict {
 		wantSet, wantPod = false, false
 	}
 	v.Change = ownerOf(refs, set.UID) != owns(wantSet) || (h.UID != "" && ownerOf(refs, h.UID) != owns(wantPod))
-	for i := range refs {
-		if !isSet(&refs[i], set) && !isPod(&refs[i], h) {
-			v.Refs = append(v.Refs, refs[i])
-		}
+	if !v.Change {
+		return v
 	}
+	v.Refs = withoutOurs(refs, set, h)
 	if wantSet {
 		v.Refs = append(v.Refs, revision.Owner(set))
 	}
 	if wantPod {
 		v.Refs = append(v.Refs, podOwner(h))
 	}
-	if !v.Change {
-		v.Refs = refs
-	}
 	return v
+}
+
+// withoutOurs are the references to others than the set and the pod.
+func withoutOurs(refs []metav1.OwnerReference, set *appsv1.StatefulSet, h Holder) []metav1.OwnerReference {
+	return slices.DeleteFunc(slices.Clone(refs), func(r metav1.OwnerReference) bool { return isSet(&r, set) || isPod(&r, h) })
 }
 
 // OwnedByEarlierPod tells if a pod with the holder's name and another UID owns the claim. If scaling down deletes claims,

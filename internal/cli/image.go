@@ -62,7 +62,7 @@ type imageImport struct {
 	out   io.Writer
 }
 
-func importImages(ctx context.Context, socket string, i imageImport) (err error) {
+func importImages(ctx context.Context, socket string, i imageImport) error {
 	archives := make([]store.Archive, 0, len(i.files))
 	for _, file := range i.files {
 		archives = append(archives, store.Archive{Path: file})
@@ -79,7 +79,7 @@ func importImages(ctx context.Context, socket string, i imageImport) (err error)
 		archives[at] = store.Archive{Path: file, Label: "standard input"}
 	}
 	var told error
-	err = store.Import(ctx, socket, store.ImportOptions{Archives: archives, Name: i.name, Report: func(img store.Image) {
+	err := store.Import(ctx, socket, store.ImportOptions{Archives: archives, Name: i.name, Report: func(img store.Image) {
 		_, err := fmt.Fprintf(i.out, "imported %s (%s)\n", img.Reference(), humanSize(img.Size))
 		told = cmp.Or(told, err)
 	}})

@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	watchtools "k8s.io/client-go/tools/watch"
 
+	"github.com/ordinal-dev/ordinal/internal/cluster/frugal"
 	"github.com/ordinal-dev/ordinal/internal/cluster/layout"
 	"github.com/ordinal-dev/ordinal/internal/cluster/network"
 	"github.com/ordinal-dev/ordinal/internal/cluster/supervise"
@@ -70,6 +71,7 @@ func Start(ctx context.Context, o Options, version string, report Report) (*Clus
 		return nil, c.explain(err)
 	}
 	c.state.phase(PhaseReady)
+	go frugal.Run()
 	return c, nil
 }
 
@@ -192,6 +194,9 @@ func (c *Cluster) startRest(ctx context.Context) error {
 		}
 		if err := nodeReady(ctx, client, c.began); err != nil {
 			return fmt.Errorf("wait for node to be ready: %w", err)
+		}
+		if err := c.kubeletKnowsPods(ctx, client); err != nil {
+			return fmt.Errorf("wait for kubelet to know its pods: %w", err)
 		}
 		c.say("node", c.began)
 		return nil

@@ -23,6 +23,11 @@ func (h *host) controllerManager() supervise.Process {
 		"--cluster-signing-cert-file="+h.data.PKI("ca.crt"),
 		"--cluster-signing-key-file="+h.data.PKI("ca.key"),
 		"--allocate-node-cidrs=false",
+		// Five writes bind one claim, and the default of 20 a second would make a set of some pods wait for its volumes.
+		"--kube-api-qps=1000", "--kube-api-burst=1000",
+		// Changes that follow each other closely are taken together. Otherwise the second finds the controller's own write
+		// not yet seen, and waits for a second: too long for a name that has to answer.
+		"--endpointslice-updates-batch-period=100ms",
 	)...)
 	p.Ready = h.loopbackHealthy(layout.ControllerManagerPort)
 	return p

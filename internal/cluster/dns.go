@@ -32,27 +32,28 @@ func (h *host) dns() (supervise.Process, error) {
 }
 
 // corefile serves the cluster's names straight from the API server's events. Nothing caches them, neither we nor (with a
-// TTL of a second) those who ask: a peer that was asked for too early must answer as soon as it is there.
+// TTL of 0) those who ask: a peer that was asked for too early must answer as soon as it is there. All other names
+// are the host's name servers' to answer, if it has any.
 func (h *host) corefile(upstreams []string) string {
-	config := fmt.Sprintf(`%s:53 in-addr.arpa:53 ip6.arpa:53 {
-    bind %s
-    errors
-    kubernetes {
-        kubeconfig %s
-        ttl 1
+	forward := ""
+	if len(upstreams) > 0 {
+		forward = fmt.Sprintf(`    forward . %s
+    cache 30 {
+        disable success %s in-addr.arpa ip6.arpa
+        disable denial %s in-addr.arpa ip6.arpa
     }
-}
-`, layout.Domain, layout.NodeIP, h.data.ComponentKubeconfig("coredns"))
-	if len(upstreams) == 0 {
-		return config
+`, strings.Join(upstreams, " "), layout.Domain, layout.Domain)
 	}
-	return config + fmt.Sprintf(`.:53 {
+	return fmt.Sprintf(`.:53 {
     bind %s
     errors
-    forward . %s
-    cache 30
-}
-`, layout.NodeIP, strings.Join(upstreams, " "))
+    kubernetes %s in-addr.arpa ip6.arpa {
+        kubeconfig %s
+        ttl 0
+        fallthrough in-addr.arpa ip6.arpa
+    }
+%s}
+`, layout.NodeIP, layout.Domain, h.data.ComponentKubeconfig("coredns"), forward)
 }
 
 // hostNameServers are the name servers of the host, without ourselves.

@@ -4,14 +4,20 @@
 package cluster
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 	"sigs.k8s.io/yaml"
 
@@ -74,11 +80,38 @@ func (h *host) kubeletConfig() *kubeletconfig.KubeletConfiguration {
 	if !h.caps.sysResource {
 		config.OOMScoreAdj = new(int32(0))
 	}
+	// By default pods are evicted from a tenth of the disk free, which a large disk may never have; doctor asks for 1 GiB.
+	// Images that were imported could not be pulled again, so they are never collected.
+	config.EvictionHard = map[string]string{
+		"memory.available": "100Mi", "nodefs.available": "256Mi", "imagefs.available": "256Mi", "nodefs.inodesFree": "1%",
+	}
+	config.EvictionPressureTransitionPeriod = metav1.Duration{Duration: 20 * time.Second}
+	config.ImageGCHighThresholdPercent, config.ImageGCLowThresholdPercent = new(int32(100)), new(int32(99))
 	// What costs CPU while nothing happens. One node needs no fast heartbeat: nobody but itself could take over its pods.
 	config.NodeStatusUpdateFrequency = metav1.Duration{Duration: 20 * time.Second}
 	config.NodeStatusReportFrequency = metav1.Duration{Duration: 10 * time.Minute}
 	config.NodeLeaseDurationSeconds = 80
 	return config
+}
+
+// kubeletKnowsPods waits until the kubelet has heard of every pod that is bound to its node. It answers before that, but
+// then knows nothing of pods that have been running all along.
+func (h *host) kubeletKnowsPods(ctx context.Context, client kubernetes.Interface) error {
+	url := "https://" + net.JoinHostPort(layout.NodeIP, strconv.Itoa(layout.KubeletPort)) + "/pods"
+	return wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		bound, err := podsOfNode(ctx, client)
+		if err != nil {
+			return false, err
+		}
+		var known corev1.PodList
+		body, err := get(ctx, h.client("kubelet-client"), url)
+		if err != nil || json.Unmarshal(body, &known) != nil {
+			return false, nil //nolint:nilerr // It is asked again.
+		}
+		return !slices.ContainsFunc(bound.Items, func(pod corev1.Pod) bool {
+			return !slices.ContainsFunc(known.Items, func(other corev1.Pod) bool { return other.UID == pod.UID })
+		}), nil
+	})
 }
 
 // hostResolverFile is the host's list of real name servers. Where systemd-resolved listens on loopback, its own upstream

@@ -20,6 +20,7 @@ import (
 	"gopkg.in/natefinch/lumberjack.v2"
 
 	"github.com/ordinal-dev/ordinal/internal/cluster/component"
+	"github.com/ordinal-dev/ordinal/internal/cluster/frugal"
 	"github.com/ordinal-dev/ordinal/internal/cluster/layout"
 	"github.com/ordinal-dev/ordinal/internal/cluster/supervise"
 )
@@ -42,7 +43,9 @@ type host struct {
 
 // child describes a component that is this same binary under another name.
 func (h *host) child(name string, flags ...string) supervise.Process {
-	return h.process(name, h.self, append([]string{component.Command, name}, flags...)...)
+	p := h.process(name, h.self, append([]string{component.Command, name}, flags...)...)
+	p.Env = append(p.Env, fmt.Sprintf("GOGC=%d", frugal.StartPercent))
+	return p
 }
 
 func (h *host) process(name, path string, args ...string) supervise.Process {
@@ -94,22 +97,28 @@ func (h *host) tlsConfig(pair string) (*tls.Config, error) {
 }
 
 func getOK(ctx context.Context, client *http.Client, url string) error {
+	_, err := get(ctx, client, url)
+	return err
+}
+
+// get gives the body of an answer of 200, and an error for every other.
+func get(ctx context.Context, client *http.Client, url string) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	response, err := client.Do(request)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	body, err := io.ReadAll(io.LimitReader(response.Body, 4<<10))
+	body, err := io.ReadAll(response.Body)
 	if err = errors.Join(err, response.Body.Close()); err != nil {
-		return err
+		return nil, err
 	}
 	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s: %s", response.Status, strings.TrimSpace(string(body)))
+		return nil, fmt.Errorf("%s: %.200s", response.Status, strings.TrimSpace(string(body)))
 	}
-	return nil
+	return body, nil
 }
 
 // writeConfig writes a generated configuration file.

@@ -28,10 +28,9 @@ func correctReadiness(ctx context.Context, client kubernetes.Interface) error {
 	if err != nil {
 		return err
 	}
-	onNode := fields.OneTermEqualSelector("spec.nodeName", layout.NodeName).String()
-	pods, err := client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: onNode})
+	pods, err := podsOfNode(ctx, client)
 	if err != nil {
-		return fmt.Errorf("list pods: %w", err)
+		return err
 	}
 	var errs []error
 	for _, pod := range pods.Items {
@@ -48,6 +47,15 @@ func correctReadiness(ctx context.Context, client kubernetes.Interface) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+func podsOfNode(ctx context.Context, client kubernetes.Interface) (*corev1.PodList, error) {
+	onNode := fields.OneTermEqualSelector("spec.nodeName", layout.NodeName).String()
+	pods, err := client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: onNode})
+	if err != nil {
+		return nil, fmt.Errorf("list pods: %w", err)
+	}
+	return pods, nil
 }
 
 // runningPods are the UIDs of the pods that the container runtime still holds.

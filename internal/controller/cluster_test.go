@@ -6,6 +6,7 @@ package controller
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"strconv"
@@ -23,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
@@ -47,11 +49,15 @@ type cluster struct {
 	version int
 	// refuse is asked before each write; an error refuses it.
 	refuse func(clienttesting.Action) error
+	// answer is asked after each write; an error takes the place of its answer.
+	answer func(clienttesting.Action) error
 	// writes are the writes of clients, such as "create pods web-0".
 	writes []string
 	// readyAfter is how long a pod takes from its creation to being ready; negative for never. By pod name.
 	readyAfter func(*corev1.Pod) time.Duration
 	born       map[types.UID]time.Time
+	// cancel stops the controller.
+	cancel context.CancelFunc
 }
 
 const (
@@ -67,6 +73,7 @@ func newCluster(t *testing.T) *cluster {
 		client:     fake.NewClientset(),
 		events:     record.NewFakeRecorder(10_000),
 		refuse:     func(clienttesting.Action) error { return nil },
+		answer:     func(clienttesting.Action) error { return nil },
 		readyAfter: func(*corev1.Pod) time.Duration { return time.Second },
 		born:       map[types.UID]time.Time{},
 	}
@@ -78,6 +85,7 @@ func newCluster(t *testing.T) *cluster {
 func (c *cluster) run(o Options) (stop func()) {
 	c.t.Helper()
 	ctx, cancel := context.WithCancel(c.t.Context())
+	c.cancel = cancel
 	ctl, err := New(c.client, c.events, o)
 	if err != nil {
 		c.t.Fatal(err)
@@ -107,28 +115,55 @@ func (c *cluster) run(o Options) (stop func()) {
 }
 
 func (c *cluster) react(action clienttesting.Action) (bool, runtime.Object, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	switch action.GetVerb() {
 	case "create", "patch", "delete", "update":
 	default:
 		return false, nil, nil
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	obj, err := c.write(action)
+	if err == nil {
+		err = c.answer(action)
+	}
+	return true, obj, err
+}
+
+func (c *cluster) write(action clienttesting.Action) (runtime.Object, error) {
 	if err := c.refuse(action); err != nil {
-		return true, nil, err
+		return nil, err
 	}
 	switch a := action.(type) {
 	case clienttesting.CreateActionImpl:
 		obj := a.GetObject().DeepCopyObject()
 		err := c.add(a.GetResource(), obj)
-		return true, obj, err
+		return obj, err
 	case clienttesting.PatchActionImpl:
-		obj, err := c.patch(a)
-		return true, obj, err
+		return c.patch(a)
 	case clienttesting.DeleteActionImpl:
-		return true, nil, c.remove(a.GetResource(), a.GetName(), a.GetDeleteOptions())
+		return nil, c.remove(a.GetResource(), a.GetName(), a.GetDeleteOptions())
 	}
-	return true, nil, fmt.Errorf("unexpected write %v", action)
+	return nil, fmt.Errorf("unexpected write %v", action)
+}
+
+// lag lets the caches of a resource be late.
+func (c *cluster) lag(resource string, by time.Duration) {
+	c.client.PrependWatchReactor(resource, func(a clienttesting.Action) (bool, watch.Interface, error) {
+		options := metav1.ListOptions{}
+		if w, ok := a.(clienttesting.WatchActionImpl); ok {
+			options = w.ListOptions
+		}
+		inner, err := c.tracker().Watch(a.GetResource(), a.GetNamespace(), options)
+		if err != nil {
+			return true, nil, err
+		}
+		return true, watch.Filter(inner, func(e watch.Event) (watch.Event, bool) {
+			if e.Type != watch.Bookmark {
+				<-time.After(by)
+			}
+			return e, true
+		}), nil
+	})
 }
 
 func (c *cluster) tracker() clienttesting.ObjectTracker { return c.client.Tracker() }
@@ -182,10 +217,10 @@ func (c *cluster) patch(a clienttesting.PatchActionImpl) (runtime.Object, error)
 		return nil, err
 	}
 	if wanted.Metadata.UID != before.GetUID() {
-		return nil, apierrors.NewConflict(a.GetResource().GroupResource(), a.GetName(), fmt.Errorf("uid"))
+		return nil, apierrors.NewConflict(a.GetResource().GroupResource(), a.GetName(), errors.New("uid"))
 	}
 	if v := wanted.Metadata.ResourceVersion; v != "" && v != before.GetResourceVersion() {
-		return nil, apierrors.NewConflict(a.GetResource().GroupResource(), a.GetName(), fmt.Errorf("version"))
+		return nil, apierrors.NewConflict(a.GetResource().GroupResource(), a.GetName(), errors.New("version"))
 	}
 	patched, err := applyPatch(obj, a)
 	if err != nil {
@@ -212,7 +247,7 @@ func applyPatch(obj runtime.Object, a clienttesting.PatchActionImpl) (runtime.Ob
 	if err != nil {
 		return nil, err
 	}
-	fresh, ok := reflect.New(reflect.TypeOf(obj).Elem()).Interface().(runtime.Object)
+	fresh, ok := reflect.TypeAssert[runtime.Object](reflect.New(reflect.TypeOf(obj).Elem()))
 	if !ok {
 		return nil, fmt.Errorf("%T is no object", obj)
 	}
@@ -229,7 +264,7 @@ func (c *cluster) remove(r schema.GroupVersionResource, name string, o metav1.De
 		return err
 	}
 	if o.Preconditions != nil && *o.Preconditions.UID != accessor.GetUID() {
-		return apierrors.NewConflict(r.GroupResource(), name, fmt.Errorf("uid"))
+		return apierrors.NewConflict(r.GroupResource(), name, errors.New("uid"))
 	}
 	c.note("delete", r, name)
 	pod, ok := obj.(*corev1.Pod)
@@ -282,13 +317,17 @@ func (c *cluster) put(r schema.GroupVersionResource, obj runtime.Object) {
 
 func (c *cluster) pods() []*corev1.Pod {
 	c.t.Helper()
-	list, err := c.client.CoreV1().Pods(namespace).List(c.t.Context(), metav1.ListOptions{})
+	obj, err := c.tracker().List(podsResource, corev1.SchemeGroupVersion.WithKind("Pod"), namespace)
 	if err != nil {
 		c.t.Fatal(err)
 	}
+	list, ok := obj.(*corev1.PodList)
+	if !ok {
+		c.t.Fatalf("pods are a %T", obj)
+	}
 	pods := make([]*corev1.Pod, len(list.Items))
 	for i := range list.Items {
-		pods[i] = &list.Items[i]
+		pods[i] = list.Items[i].DeepCopy()
 	}
 	return pods
 }

@@ -88,12 +88,10 @@ func (i *Informers) of(k plan.Kind) cache.SharedIndexInformer {
 
 // strip drops what planning does not need before an object is cached. Writes are patches, so nothing is lost by it.
 func strip(obj any) (any, error) {
-	accessor, err := meta.Accessor(obj)
-	if err != nil {
-		// A tombstone: the object in it has been stripped.
-		return obj, nil
+	// What is no object is a tombstone, and the object in it has been stripped.
+	if accessor, err := meta.Accessor(obj); err == nil {
+		accessor.SetManagedFields(nil)
 	}
-	accessor.SetManagedFields(nil)
 	switch o := obj.(type) {
 	case *corev1.Pod:
 		o.Annotations = nil

@@ -71,11 +71,7 @@ func (o *Observer) Look(k Key, now time.Time) (plan.Snapshot, View, error) {
 }
 
 func (o *Observer) revisionsOf(set *appsv1.StatefulSet) ([]*appsv1.ControllerRevision, error) {
-	selector, err := metav1.LabelSelectorAsSelector(set.Spec.Selector)
-	if err != nil {
-		// The plan says so.
-		return nil, nil
-	}
+	selector := selectorOf(set)
 	indexer := o.informers.revisions.GetIndexer()
 	owned, err := indexed[*appsv1.ControllerRevision](indexer, byOwner, string(set.UID))
 	if err != nil {
@@ -92,6 +88,15 @@ func (o *Observer) revisionsOf(set *appsv1.StatefulSet) ([]*appsv1.ControllerRev
 		}
 	}
 	return matching, nil
+}
+
+// selectorOf is the set's selector. One that cannot be read matches nothing; the plan tells of it.
+func selectorOf(set *appsv1.StatefulSet) labels.Selector {
+	selector, err := metav1.LabelSelectorAsSelector(set.Spec.Selector)
+	if err != nil {
+		return labels.Nothing()
+	}
+	return selector
 }
 
 func (o *Observer) podsOf(set *appsv1.StatefulSet) ([]*corev1.Pod, error) {
@@ -160,18 +165,23 @@ func indexed[T metav1.Object](indexer cache.Indexer, index, value string) ([]T, 
 
 // Handle calls wake for each set that a change of an object concerns.
 func (i *Informers) Handle(wake func(Key)) error {
-	for kind, concerns := range map[plan.Kind]func(metav1.Object) []Key{
-		plan.KindSet:      func(o metav1.Object) []Key { return []Key{{Namespace: o.GetNamespace(), Name: o.GetName()}} },
-		plan.KindPod:      i.setsOfPod,
-		plan.KindClaim:    i.setsOfClaim,
-		plan.KindRevision: i.setsOfRevision,
-	} {
+	for kind, concerns := range i.concerns() {
 		h := handler{concerns: concerns, wake: wake}
 		if _, err := i.of(kind).AddEventHandler(h); err != nil {
 			return fmt.Errorf("watch %s: %w", kind, err)
 		}
 	}
 	return nil
+}
+
+// concerns tell, for each kind, which sets an object concerns.
+func (i *Informers) concerns() map[plan.Kind]func(metav1.Object) []Key {
+	return map[plan.Kind]func(metav1.Object) []Key{
+		plan.KindSet:      func(o metav1.Object) []Key { return []Key{{Namespace: o.GetNamespace(), Name: o.GetName()}} },
+		plan.KindPod:      i.setsOfPod,
+		plan.KindClaim:    i.setsOfClaim,
+		plan.KindRevision: i.setsOfRevision,
+	}
 }
 
 // handler turns the changes of one kind of object into keys of sets.
@@ -258,8 +268,7 @@ func (i *Informers) setsOfRevision(o metav1.Object) []Key {
 	}
 	var keys []Key
 	for _, set := range sets {
-		selector, err := metav1.LabelSelectorAsSelector(set.Spec.Selector)
-		if err == nil && selector.Matches(labels.Set(o.GetLabels())) {
+		if selectorOf(set).Matches(labels.Set(o.GetLabels())) {
 			keys = append(keys, Key{Namespace: set.Namespace, Name: set.Name})
 		}
 	}

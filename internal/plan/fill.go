@@ -203,13 +203,15 @@ func (p *planner) ownClaims(s slot) Chain {
 	return chain
 }
 
-// repair gives the actions that restore what a pod of the set has to have. In order, only available pods are repaired.
+// repair gives the actions that restore what a pod of the set has to have. In order, only pods that serve are repaired, and
+// the claims of those that are pending.
 func (p *planner) repair(s slot) Chain {
-	if p.isOrdered() && !podstate.IsPending(s.pod) && !p.isServing(s.pod) {
+	serves := p.isServing(s.pod)
+	if p.isOrdered() && !serves && !podstate.IsPending(s.pod) {
 		return nil
 	}
 	chain := p.ownClaims(s)
-	if podstate.IsTerminating(s.pod) {
+	if podstate.IsTerminating(s.pod) || (p.isOrdered() && !serves) {
 		return chain
 	}
 	if !claim.IsMounted(p.Set, s.pod, s.ordinal) {

@@ -4,6 +4,7 @@
 package plan_test
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -454,7 +455,7 @@ var stories = map[string]func(*testing.T) *story{
 		s := newStory(t, 6, parallel)
 		s.Refuse = func(a plan.Action) error {
 			if c, ok := a.(plan.CreatePod); ok && c.Pod.Name == "web-2" {
-				return fmt.Errorf("no")
+				return errors.New("no")
 			}
 			return nil
 		}

@@ -45,11 +45,10 @@ func (p *planner) keepsCurrent(n int) bool {
 }
 
 // countsCurrent tells if a missing rollingUpdate block brings pods back at the current revision. It does not for a Parallel
-// set, whose update begins with the outdated pods that are not available: such a pod would be deleted as soon as it is
-// created, over and over.
+// set, whose update takes outdated pods without waiting for them: such a pod would be deleted as soon as it is created, over
+// and over.
 func (p *planner) countsCurrent() bool {
-	isRolling := p.strategy() == appsv1.RollingUpdateStatefulSetStrategyType
-	return isRolling && (p.isOrdered() || p.Options.IgnoreMaxUnavailable)
+	return p.strategy() == appsv1.RollingUpdateStatefulSetStrategyType && p.isOrdered()
 }
 
 // partition is how many ordinals from the start of the range an update leaves alone.

@@ -4,6 +4,7 @@
 package plan_test
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -311,7 +312,7 @@ func TestPodsHaveTheRightRevision(t *testing.T) {
 			want := d.plan.Revisions.Update
 			strategy := d.Set.Spec.UpdateStrategy
 			nullBlock := strategy.Type == appsv1.RollingUpdateStatefulSetStrategyType && strategy.RollingUpdate == nil &&
-				(d.isOrdered() || d.Options.IgnoreMaxUnavailable) && n < d.span.Start+int(d.Set.Status.CurrentReplicas)
+				d.isOrdered() && n < d.span.Start+int(d.Set.Status.CurrentReplicas)
 			if n < d.partition() || nullBlock {
 				want = d.plan.Revisions.Current
 			}
@@ -455,7 +456,7 @@ func TestCrashesAreHarmless(t *testing.T) {
 		shaken.Refuse = func(plan.Action) error {
 			if refusals < 50 && rapid.IntRange(0, 3).Draw(t, "refuse") == 3 {
 				refusals++
-				return fmt.Errorf("crash")
+				return errors.New("crash")
 			}
 			return nil
 		}

@@ -22,6 +22,7 @@ func (p *planner) roll() {
 			p.waitForSet(WaitOnDelete)
 		}
 		return
+	case appsv1.RollingUpdateStatefulSetStrategyType:
 	}
 	targets := p.targets()
 	switch {

@@ -4,6 +4,8 @@
 package plan
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/ordinal-dev/ordinal/internal/podstate"
@@ -55,9 +57,9 @@ func (p *planner) shrinkAtOnce() {
 
 // lowestBroken is the lowest condemned pod that does not serve; nil if all do.
 func (p *planner) lowestBroken() *corev1.Pod {
-	for i := len(p.condemned) - 1; i >= 0; i-- {
-		if pod := p.condemned[i].pod; !p.isServing(pod) {
-			return pod
+	for _, s := range slices.Backward(p.condemned) {
+		if !p.isServing(s.pod) {
+			return s.pod
 		}
 	}
 	return nil

@@ -83,18 +83,24 @@ func (w *world) place(p *corev1.Pod) {
 	n, named := ordinal.Of(w.Set.Name, p.Name)
 	match := named && w.selector.Matches(labels.Set(p.Labels))
 	owner := metav1.GetControllerOfNoCopy(p)
-	settled := w.Set.DeletionTimestamp != nil
-	switch {
-	case owner != nil && owner.UID == w.Set.UID && match:
+	ours := owner != nil && owner.UID == w.Set.UID
+	going := w.Set.DeletionTimestamp != nil
+	switch adoptable := owner == nil && !going && p.DeletionTimestamp == nil; {
+	case ours && match:
 		w.join(n, p)
-		return
-	case owner != nil && owner.UID == w.Set.UID && !settled:
-		w.released = append(w.released, p)
-	case owner == nil && match && p.DeletionTimestamp == nil && !settled:
+	case adoptable && match:
 		w.adopted = append(w.adopted, p)
 		w.join(n, p)
-		return
+	default:
+		w.putAside(n, named, p)
+		if ours && !going {
+			w.released = append(w.released, p)
+		}
 	}
+}
+
+// putAside remembers a pod of somebody else if it bears the name of an ordinal.
+func (w *world) putAside(n int, named bool, p *corev1.Pod) {
 	if named {
 		w.foreign[n] = p
 	}

@@ -5,6 +5,7 @@ package revision
 
 import (
 	"bytes"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 )
@@ -74,9 +75,9 @@ func Resolve(q Question) (Answer, error) {
 
 // find gives the newest of the revisions that equals wanted, and tells if there is none newer.
 func find(revisions []*appsv1.ControllerRevision, wanted *appsv1.ControllerRevision) (*appsv1.ControllerRevision, bool) {
-	for i := len(revisions) - 1; i >= 0; i-- {
-		if IsEqual(revisions[i], wanted) {
-			return revisions[i], i == len(revisions)-1
+	for i, r := range slices.Backward(revisions) {
+		if IsEqual(r, wanted) {
+			return r, i == len(revisions)-1
 		}
 	}
 	return nil, false

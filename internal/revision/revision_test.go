@@ -195,12 +195,12 @@ func TestResolve(t *testing.T) {
 		current string
 		want    string
 	}{
-		"first":                  {nil, "one", "", "one one Create 1"},
-		"unchanged":              {[]string{"one"}, "one", "one", "one one Keep 2"},
-		"changed":                {[]string{"one"}, "two", "one", "one two Create 2"},
-		"changed back":           {[]string{"one", "two"}, "one", "two", "two one Bump 3"},
-		"current is lost":        {[]string{"one", "two"}, "two", "three", "two two Keep 3"},
-		"equal ones, one newest": {[]string{"one", "two", "one"}, "one", "two", "two one Keep 4"},
+		"first":                  {nil, "one", "", "now one, then one, Create 1"},
+		"unchanged":              {[]string{"one"}, "one", "one", "now one, then one, Keep 2"},
+		"changed":                {[]string{"one"}, "two", "one", "now one, then two, Create 2"},
+		"changed back":           {[]string{"one", "two"}, "one", "two", "now two, then one, Bump 3"},
+		"current is lost":        {[]string{"one", "two"}, "two", "three", "now two, then two, Keep 3"},
+		"equal ones, one newest": {[]string{"one", "two", "one"}, "one", "two", "now two, then one, Keep 4"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -213,7 +213,7 @@ func TestResolve(t *testing.T) {
 				t.Fatal(err)
 			}
 			change := map[Change]string{Keep: "Keep", Bump: "Bump", Create: "Create"}[a.Change]
-			if got := fmt.Sprint(image(t, a.Current), " ", image(t, a.Update), " ", change, " ", a.Number); got != test.want {
+			if got := fmt.Sprintf("now %s, then %s, %s %d", image(t, a.Current), image(t, a.Update), change, a.Number); got != test.want {
 				t.Errorf("answer is %q, want %q", got, test.want)
 			}
 		})

@@ -162,21 +162,30 @@ func (d *drawer) pods(set *appsv1.StatefulSet) {
 		if d.rarely(4) || (n >= span.End() && d.rarely(2)) {
 			continue
 		}
-		p := d.pod(set, ordinal.PodName(set.Name, n))
-		p.Labels[appsv1.StatefulSetPodNameLabel], p.Labels[appsv1.PodIndexLabel] = p.Name, strconv.Itoa(n)
-		if !d.limits.Tame && d.rarely(8) {
-			delete(p.Labels, one(d, appsv1.StatefulSetPodNameLabel, appsv1.PodIndexLabel))
-		}
-		if d.limits.Tame || !d.rarely(8) {
-			p.Spec.Volumes = claim.Volumes(set, nil, n)
-		}
-		d.members = append(d.members, p)
+		d.members = append(d.members, d.member(set, n))
 	}
-	if d.limits.Tame {
-		return
+	if !d.limits.Tame {
+		d.oddPods(set)
 	}
+}
+
+// member draws the pod of an ordinal.
+func (d *drawer) member(set *appsv1.StatefulSet, n int) *corev1.Pod {
+	p := d.pod(set, ordinal.PodName(set.Name, n))
+	p.Labels[appsv1.StatefulSetPodNameLabel], p.Labels[appsv1.PodIndexLabel] = p.Name, strconv.Itoa(n)
+	if !d.limits.Tame && d.rarely(8) {
+		delete(p.Labels, one(d, appsv1.StatefulSetPodNameLabel, appsv1.PodIndexLabel))
+	}
+	if d.limits.Tame || !d.rarely(30) {
+		p.Spec.Volumes = claim.Volumes(set, nil, n)
+	}
+	return p
+}
+
+// oddPods draws pods whose names are almost those of the set.
+func (d *drawer) oddPods(set *appsv1.StatefulSet) {
 	for _, odd := range []string{"web-01", "web", fmt.Sprintf("web-%d", math.MaxInt32+1), "web-a"} {
-		if d.rarely(10) {
+		if d.rarely(40) {
 			d.members = append(d.members, d.pod(set, odd))
 		}
 	}

@@ -114,6 +114,7 @@ func TestDirectoryOf(t *testing.T) {
 		d.pathOf("shop_data-db-1_pvc-2"):                  "", // Another volume's.
 		d.path:                                            "",
 		d.path + "/" + testDirectory + "/sub_dir_pvc-1":   "",
+		d.path + "/x/sub_dir_pvc-1":                       "",
 		d.path + "/../" + testDirectory:                   "",
 		d.path + "/" + testDirectory + "/../../x_y_pvc-1": "",
 		d.path + "/" + trashPrefix + testDirectory:        "",
@@ -352,7 +353,7 @@ func TestRemedy(t *testing.T) {
 			t.Errorf("remedy for %v: %v, want %q and the directory in it", cause, err, want)
 		}
 	}
-	if other := errors.New("other"); d.remedy(other) != other {
-		t.Error("an unknown error was changed")
+	if err := d.remedy(errors.New("other")); err.Error() != "other" {
+		t.Errorf("an unknown error became %q", err)
 	}
 }

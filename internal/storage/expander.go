@@ -9,6 +9,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -60,8 +61,11 @@ func wantsMore(claim *corev1.PersistentVolumeClaim) bool {
 
 func (e *expander) expand(ctx context.Context, key types.NamespacedName) error {
 	claim, err := e.claims.PersistentVolumeClaims(key.Namespace).Get(key.Name)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
 	if err != nil || !wantsMore(claim) {
-		return nil // Deleted, or done.
+		return err
 	}
 	volume, err := e.volumes.Get(claim.Spec.VolumeName)
 	if err != nil {

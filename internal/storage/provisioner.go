@@ -104,8 +104,8 @@ func (p *provisioner) isHere(term corev1.TopologySelectorTerm) bool {
 }
 
 // checkClaim refuses what cannot be done. A claim cannot be mended, so that an event has to do, and no repetition.
-func (p *provisioner) checkClaim(claim *corev1.PersistentVolumeClaim) error {
-	refuse := func(reason string) error {
+func (p *provisioner) checkClaim(claim *corev1.PersistentVolumeClaim) *controller.IgnoredError {
+	refuse := func(reason string) *controller.IgnoredError {
 		p.recorder.Event(claim, corev1.EventTypeWarning, reasonProvisioningFailed, reason)
 		return &controller.IgnoredError{Reason: reason}
 	}

@@ -155,8 +155,11 @@ func isOurs(volume *corev1.PersistentVolume) bool {
 // serve gives a claim its volume if it still has need of one and its class still does not exist.
 func (u *undefinedClasses) serve(ctx context.Context, key claimKey) error {
 	claim, err := u.claims.PersistentVolumeClaims(key.Namespace).Get(key.Name)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
 	if err != nil || claim.UID != key.uid || !u.concerns(claim) {
-		return nil // Deleted, or served.
+		return err
 	}
 	class := util.GetPersistentVolumeClaimClass(claim)
 	if _, exists, _ := u.volumes.GetByKey(volumeName(claim)); exists || madeByOthers(u.volumesOf(class)) {
@@ -170,10 +173,10 @@ func (u *undefinedClasses) serve(ctx context.Context, key claimKey) error {
 	if !apierrors.IsNotFound(err) {
 		return fmt.Errorf("get StorageClass %q of claim %s: %w", class, key.NamespacedName, err)
 	}
-	if u.source.checkClaim(claim) != nil {
-		return nil // The claim has an event that says why.
+	if u.source.checkClaim(claim) == nil {
+		return u.provision(ctx, claim, class)
 	}
-	return u.provision(ctx, claim, class)
+	return nil // The claim has an event that says why.
 }
 
 func (u *undefinedClasses) provision(ctx context.Context, claim *corev1.PersistentVolumeClaim, class string) error {

@@ -33,6 +33,9 @@ func TestUndefinedClassIsServed(t *testing.T) {
 		if volume.Spec.StorageClassName != nfs || ref.UID != claim.UID || ref.Name != claim.Name || ref.Namespace != claim.Namespace {
 			t.Errorf("class %q, claim %v", volume.Spec.StorageClassName, ref)
 		}
+		if !isOurs(volume) || !slices.Contains(volume.Finalizers, finalizer) {
+			t.Errorf("annotations %v, finalizers %v: the directory would stay when the volume goes", volume.Annotations, volume.Finalizers)
+		}
 		w.wantEvent("data-db-0", nfsServed)
 		wantListing(t, w.dir, "shop_data-db-0_pvc-data-db-0")
 

@@ -128,6 +128,7 @@ func ForWait(namespace, set string, w plan.Wait) (Event, bool) {
 		return Event{corev1.EventTypeWarning, EventInvalidSpec, "the selector cannot be read"}, true
 	case plan.WaitBadTemplate:
 		return Event{corev1.EventTypeWarning, EventInvalidSpec, "the template cannot be recorded"}, true
+	default:
+		return Event{}, false
 	}
-	return Event{}, false
 }

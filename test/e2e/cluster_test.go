@@ -86,6 +86,18 @@ func (c *cluster) command(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
+// onChangedHost is `ordinal ARGS…` with other files in place of some of the host's, for this command and what it starts.
+func (c *cluster) onChangedHost(ctx context.Context, other map[string]string, args ...string) *exec.Cmd {
+	cmd := c.command(ctx, args...)
+	script := ""
+	for _, file := range names(other) {
+		script += fmt.Sprintf("mount --bind %s %s && ", other[file], file)
+	}
+	changed := exec.CommandContext(ctx, "unshare", append([]string{"--mount", "sh", "-c", script + `exec "$@"`, "sh", cmd.Path}, args...)...)
+	changed.Env, changed.Dir, changed.WaitDelay = cmd.Env, cmd.Dir, cmd.WaitDelay
+	return changed
+}
+
 // run runs `ordinal ARGS…` to its end.
 func (c *cluster) run(ctx context.Context, args ...string) output {
 	return finish(c.command(ctx, args...))

@@ -43,7 +43,9 @@ func TestMain(m *testing.M) {
 	}
 	broken := context.AfterFunc(ctx, func() {
 		fmt.Fprintln(os.Stderr, "e2e: broken off, stopping what runs")
-		stopAll(context.WithoutCancel(ctx))
+		if err := stopAll(context.WithoutCancel(ctx)); err != nil {
+			fmt.Fprintln(os.Stderr, "e2e:", err)
+		}
 		os.Exit(1)
 	})
 	code := m.Run()

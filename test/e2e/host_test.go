@@ -6,7 +6,6 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"io/fs"
 	"maps"
 	"os"
 	"os/exec"
@@ -111,20 +110,18 @@ func children(dir string) []string {
 // cgroups are the control groups that only a cluster makes.
 func cgroups() []string {
 	var found []string
-	_ = filepath.WalkDir("/sys/fs/cgroup", func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || !entry.IsDir() {
-			return nil // groups come and go under the walk
-		}
-		for _, word := range []string{"kubepods", "ordinal", "cri-containerd", "k8s.io", "kubelet"} {
-			if strings.Contains(entry.Name(), word) {
-				found = append(found, path)
-				return fs.SkipDir
+	for depth := range 3 {
+		groups, _ := filepath.Glob("/sys/fs/cgroup" + strings.Repeat("/*", depth+1)) // fails only on a bad pattern
+		for _, group := range groups {
+			if ofCluster.MatchString(filepath.Base(group)) {
+				found = append(found, group)
 			}
 		}
-		return nil
-	})
+	}
 	return found
 }
+
+var ofCluster = regexp.MustCompile(`kubepods|ordinal|containerd|k8s\.io|kubelet`)
 
 // process is one that belongs to a cluster.
 type process struct {

@@ -6,7 +6,6 @@ package e2e
 import (
 	"cmp"
 	_ "embed"
-	"fmt"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -88,9 +87,9 @@ func (s *space) set() appsv1.StatefulSet {
 }
 
 // patch merges a change into the set web.
-func (s *space) patch(format string, args ...any) {
+func (s *space) patch(change string) {
 	s.Helper()
-	s.kubectl("patch", "sts", "web", "-p", fmt.Sprintf(format, args...))
+	s.kubectl("patch", "sts", "web", "-p", change)
 }
 
 // asker is a busybox pod that runs a shell line, by default one that does nothing until it is asked.

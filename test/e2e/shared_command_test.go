@@ -22,8 +22,9 @@ func TestCommands(t *testing.T) {
 		}
 		return out.stdout
 	}
-	server := regexp.MustCompile(`Server Version: (v1\.\S+)`).FindStringSubmatch(said("kubectl", "version"))
-	if version := said("version"); server == nil || !strings.Contains(version, server[1]) {
+	_, server, _ := strings.Cut(said("kubectl", "version"), "Server Version: ")
+	server = strings.TrimSpace(server)
+	if version := said("version"); server == "" || !strings.Contains(version, server) {
 		t.Errorf("version says %q, the API server is %q", version, server)
 	}
 	images := said("image", "list")

@@ -51,7 +51,7 @@ func TestPeerNames(t *testing.T) {
 	s.asker("")
 	domain := "web-svc." + s.name + ".svc.cluster.local"
 	for _, question := range []string{"web-svc", "_http._tcp." + domain} {
-		answer := s.exec("asker", "nslookup -type=srv "+question)
+		answer := s.kubectl("exec", "asker", "--", "nslookup", "-type=srv", question)
 		for name := range ip {
 			if want := regexp.MustCompile(`\b80\s+` + name + `\.` + regexp.QuoteMeta(domain)); !want.MatchString(answer) {
 				t.Errorf("SRV of %s does not list %s:\n%s", question, name, answer)
@@ -59,7 +59,7 @@ func TestPeerNames(t *testing.T) {
 		}
 	}
 	for name, address := range ip {
-		if answer := s.exec("asker", "nslookup "+address); !strings.Contains(answer, name+"."+domain) {
+		if answer := s.kubectl("exec", "asker", "--", "nslookup", address); !strings.Contains(answer, name+"."+domain) {
 			t.Errorf("PTR of %s is not %s:\n%s", address, name, answer)
 		}
 	}

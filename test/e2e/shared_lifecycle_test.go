@@ -299,6 +299,10 @@ func TestUnreadyPodHalts(t *testing.T) {
 		}
 		return nil
 	})
+	s.asker("")
+	if got, want := s.addresses("asker", "web-svc"), []string{s.pods()["web-0"].Status.PodIP}; !slices.Equal(got, want) {
+		t.Errorf("web-svc is at %v, want only the ready pod, %v", got, want)
+	}
 	s.exec("web-1", "touch /usr/share/nginx/html/healed")
 	story.expect(3, "web-1 ready", "web-2 created", "web-2 ready")
 	s.awaitReady(3)
@@ -368,21 +372,22 @@ func (s *space) revisions() map[string]appsv1.ControllerRevision {
 // lives tells for each pod which containers run in it and since when: equal lives mean that nothing was restarted.
 func (s *space) lives() map[string]string {
 	s.Helper()
-	return lives(s.pods())
+	lives := map[string]string{}
+	for name, pod := range s.pods() {
+		lives[name] = life(pod)
+	}
+	return lives
 }
 
-func lives(pods map[string]corev1.Pod) map[string]string {
-	of := map[string]string{}
-	for name, pod := range pods {
-		of[name] = fmt.Sprintf("pod %s at %s", pod.UID, pod.Status.PodIP)
-		for _, c := range pod.Status.ContainerStatuses {
-			of[name] += fmt.Sprintf(", %s %s restarted %d times", c.Name, c.ContainerID, c.RestartCount)
-			if c.State.Running != nil {
-				of[name] += ", running since " + c.State.Running.StartedAt.UTC().Format(time.RFC3339)
-			}
+func life(pod corev1.Pod) string {
+	text := fmt.Sprintf("pod %s at %s", pod.UID, pod.Status.PodIP)
+	for _, c := range pod.Status.ContainerStatuses {
+		text += fmt.Sprintf(", %s %s restarted %d times", c.Name, c.ContainerID, c.RestartCount)
+		if c.State.Running != nil {
+			text += ", running since " + c.State.Running.StartedAt.UTC().Format(time.RFC3339)
 		}
 	}
-	return of
+	return text
 }
 
 func (s *space) checkSameLives(before map[string]string) {

@@ -6,6 +6,7 @@ package e2e
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 )
@@ -48,6 +49,7 @@ func TestPartsAreKilled(t *testing.T) {
 		})
 	}
 	s.checkSameLives(lives)
+	s.checkHeard("web-0")
 	s.kubectl("scale", "sts/web", "--replicas=3")
 	s.awaitReady(3)
 	s.asker("")
@@ -59,4 +61,18 @@ func TestPartsAreKilled(t *testing.T) {
 	})
 	s.checkSameLives(lives)
 	s.checkMarks(2)
+}
+
+// checkHeard checks that what a container prints still reaches its log. A kubelet that has just started needs a moment to know its pods.
+func (s *space) checkHeard(pod string) {
+	s.Helper()
+	s.eventually(patience, "the log has what "+pod+" prints", func() error {
+		if err := s.try("exec", pod, "--", "sh", "-c", "echo is anybody there > /proc/1/fd/1").err(); err != nil {
+			return err
+		}
+		if log := s.kubectl("logs", pod); !strings.Contains(log, "is anybody there") {
+			return fmt.Errorf("it ends with\n%s", tail(log, 5))
+		}
+		return nil
+	})
 }

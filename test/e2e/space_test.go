@@ -63,7 +63,7 @@ func (s *space) kubectl(args ...string) string {
 }
 
 // apply applies a manifest: a text, or anything that marshals to one object.
-func (s *space) apply(manifest any) string {
+func (s *space) apply(manifest any) {
 	s.Helper()
 	text, isText := manifest.(string)
 	if !isText {
@@ -75,11 +75,9 @@ func (s *space) apply(manifest any) string {
 	}
 	cmd := s.command("apply", "-f", "-")
 	cmd.Stdin = strings.NewReader(text)
-	out := finish(cmd)
-	if err := out.err(); err != nil {
+	if err := finish(cmd).err(); err != nil {
 		s.Fatal(err)
 	}
-	return out.stdout
 }
 
 // get decodes what `kubectl get ARGS -o json` gives.
@@ -98,7 +96,8 @@ func tryGet[T any](s *space, args ...string) (T, error) {
 	if err := out.err(); err != nil {
 		return object, err
 	}
-	return object, json.Unmarshal([]byte(out.stdout), &object)
+	err := json.Unmarshal([]byte(out.stdout), &object)
+	return object, err
 }
 
 // pods are the pods of the namespace with the label of the walk-through, by name.

@@ -107,6 +107,47 @@ func TestUpIsRefused(t *testing.T) {
 	c.mustStart(t)
 	s.awaitReady(1)
 	s.checkMarks(1)
+	t.Run("disk fills up while it runs", func(t *testing.T) { fillUp(s.in(t), disk) })
+}
+
+// fillUp takes every byte of the disk that the cluster's data is on, gives it back, and looks what has become of the cluster.
+func fillUp(s *space, disk string) {
+	filler := filepath.Join(disk, "filler")
+	fill := exec.CommandContext(s.Context(), "sh", "-c", "head -c 100G /dev/zero > "+filler)
+	if out, err := fill.CombinedOutput(); err == nil || !strings.Contains(string(out), "No space left") {
+		s.Fatalf("fill the disk: %v: %s", err, out)
+	}
+	// Writes may be refused or, while the datastore's log has room, succeed: what counts is that none is lost.
+	kept := map[string]bool{}
+	for i := range 20 {
+		name := fmt.Sprintf("written-%d", i)
+		kept[name] = s.try("create", "configmap", name, "--from-literal=text="+strings.Repeat("x", 100_000), "--request-timeout=5s").code == 0
+	}
+	// The kubelet looks at the disk every ten seconds, and may evict pods then. The disk may be too full for it to say so.
+	pressure := s.try("wait", "node/ordinal", "--for=condition=DiskPressure", "--timeout=25s")
+	s.Logf("does the node tell that its disk is full: %s", said(pressure))
+	if err := os.Remove(filler); err != nil {
+		s.Fatal(err)
+	}
+	s.eventually(patience, "the cluster takes writes again", func() error {
+		return s.try("create", "configmap", "afterwards", "--request-timeout=5s").err()
+	})
+	for name, there := range kept {
+		if there {
+			s.kubectl("get", "configmap", name)
+		}
+	}
+	s.eventually(patience, "all parts run", func() error {
+		for name, part := range s.cluster.mustStatus(s.T) {
+			if part.State != running {
+				return fmt.Errorf("%s is %+v", name, part)
+			}
+		}
+		return nil
+	})
+	s.kubectl("scale", "sts/web", "--replicas=2")
+	s.awaitReady(2) // the kubelet may have evicted what was there
+	s.checkMarks(1)
 }
 
 // checkRefusal checks that a command has failed and said why, and what to do, in one line.
@@ -185,16 +226,13 @@ func asNobody(t *testing.T, cmd *exec.Cmd) *exec.Cmd {
 // withoutRunc is `ordinal ARGS…` on a host that has no runc: for this one command something else lies over it.
 func withoutRunc(t *testing.T, c *cluster, args ...string) *exec.Cmd {
 	t.Helper()
-	cmd := c.command(t.Context(), args...)
-	var hide strings.Builder
+	mounts := map[string]string{}
 	for _, dir := range []string{"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"} {
 		if runc := filepath.Join(dir, "runc"); exists(runc) {
-			fmt.Fprintf(&hide, "mount --bind /dev/null %s && ", runc)
+			mounts[runc] = "/dev/null"
 		}
 	}
-	hidden := exec.CommandContext(t.Context(), "unshare", append([]string{"--mount", "sh", "-c", hide.String() + `exec "$@"`, "sh", cmd.Path}, args...)...)
-	hidden.Env, hidden.Dir, hidden.WaitDelay = cmd.Env, cmd.Dir, cmd.WaitDelay
-	return hidden
+	return c.onChangedHost(t.Context(), mounts, args...)
 }
 
 // cut leaves only the beginning of a file, as a crash in the midst of writing would, and returns what mends it.

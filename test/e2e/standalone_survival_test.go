@@ -4,6 +4,7 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -42,6 +43,7 @@ func TestSupervisorIsKilled(t *testing.T) {
 	s.awaitReady(2)
 	s.checkSameLives(lives)
 	s.checkSameClaims(claims)
+	s.checkHeard("web-0")
 	s.checkMarks(2)
 	if now := names(s.revisions()); !slices.Equal(now, revisions) {
 		t.Errorf("revisions are %v, were %v", now, revisions)
@@ -84,14 +86,11 @@ func TestDataSurvives(t *testing.T) {
 			before, lives, claims := s.pods(), s.lives(), s.claims()
 			how.end(t)
 			c.mustStart(t)
-			s.eventually(patience, "the pods are started again", func() error {
-				for name, life := range s.lives() {
-					if life == lives[name] {
-						return fmt.Errorf("%s is told to run as before", name)
-					}
+			for name, pod := range s.pods() {
+				if isReady(&pod) && lives[name] == life(pod) {
+					t.Errorf("%s is told to be ready, and has not been started yet", name)
 				}
-				return nil
-			})
+			}
 			s.awaitReady(2)
 			for name, pod := range s.pods() {
 				if pod.UID != before[name].UID {
@@ -109,27 +108,56 @@ func TestInterruptedStart(t *testing.T) {
 	c := ownCluster(t)
 	seed := seed(t)
 	random := rand.New(rand.NewPCG(seed, 0))
-	for range 4 {
-		moment := time.Duration(random.Int64N(int64(8 * time.Second)))
-		t.Run("after "+moment.Round(time.Millisecond).String(), func(t *testing.T) { interrupt(t, c, moment) })
+	began := time.Now()
+	c.mustStart(t)
+	whole := time.Since(began)
+	c.mustStop(t)
+	for range 5 {
+		moment := time.Duration(random.Int64N(int64(whole)))
+		args := []string{"up", "--api-port", strconv.Itoa(c.port)}
+		if random.IntN(2) == 0 {
+			args = append(args, "--detach")
+		}
+		if random.IntN(2) == 0 { // a first start; else one on what was left half-made
+			if err := c.run(t.Context(), "down", "--purge", "--yes").err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		t.Run(fmt.Sprintf("%s after %v", args[len(args)-1], moment.Round(time.Millisecond)), func(t *testing.T) {
+			interrupt(t, c.command(t.Context(), args...), moment)
+			c.mustStop(t) // if it was ready before the moment came, it is up
+			if err := residue(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
 	}
+	// So does kill -9.
+	ctx, cancel := context.WithTimeout(t.Context(), time.Duration(random.Int64N(int64(whole))))
+	defer cancel()
+	t.Logf("killed: %v", c.run(ctx, "up", "--api-port", strconv.Itoa(c.port)).err())
 	c.mustStart(t)
 }
 
-// interrupt starts a cluster in the foreground and presses Ctrl-C at a moment.
-func interrupt(t *testing.T, c *cluster, moment time.Duration) {
-	cmd := c.command(t.Context(), "up", "--api-port", strconv.Itoa(c.port))
+// interrupt runs a command that starts a cluster, and presses Ctrl-C at a moment.
+func interrupt(t *testing.T, cmd *exec.Cmd, moment time.Duration) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // as a shell does it
 	var said follower
 	cmd.Stdout, cmd.Stderr = &said, &said
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	exited := make(chan error, 1)
-	go func() { exited <- cmd.Wait() }()
+	exited := make(chan struct{})
+	go func() {
+		_ = cmd.Wait() // its state tells
+		close(exited)
+	}()
 	select {
-	case err := <-exited:
-		t.Fatalf("it ended by itself: %v\n%s", err, said.said())
+	case <-exited:
+		if !cmd.ProcessState.Success() || !strings.Contains(said.said(), "ready. Go on with") {
+			t.Fatalf("it ended by itself: %v\n%s", cmd.ProcessState, said.said())
+		}
+		t.Log("it was ready before")
+		return
 	case <-time.After(moment):
 	}
 	if err := syscall.Kill(-cmd.Process.Pid, syscall.SIGINT); err != nil {
@@ -149,8 +177,8 @@ func interrupt(t *testing.T, c *cluster, moment time.Duration) {
 	if strings.Contains(said.said(), "panic") || strings.Contains(said.said(), "goroutine ") {
 		t.Error("it panicked")
 	}
-	if err := residue(t.Context()); err != nil {
-		t.Error(err)
+	if left := describe(processes()); len(left) > 0 {
+		t.Errorf("it left running: %v", left)
 	}
 }
 

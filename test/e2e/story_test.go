@@ -40,7 +40,6 @@ type story struct {
 	mu       sync.Mutex
 	chapters []chapter
 	last     map[types.UID]corev1.Pod
-	err      error
 }
 
 // watchPods starts a story of the pods with the label of the walk-through. It misses nothing that happens after it returns.

@@ -6,7 +6,7 @@ package main
 import (
 	"archive/tar"
 	"bytes"
-	"debug/elf"
+	"cmp"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -91,31 +91,95 @@ func TestTreeMergesUsr(t *testing.T) {
 	}
 }
 
-// A library that is missing is found out when the image is built, not when its container starts.
-func TestCheckLibraries(t *testing.T) {
-	// Any program of the host that is not static will do.
-	shell, err := os.ReadFile("/bin/sh")
-	if err != nil {
-		t.Fatal(err)
-	}
-	program, err := elf.NewFile(bytes.NewReader(shell))
-	if err != nil {
-		t.Fatal(err)
-	}
-	libraries, err := program.ImportedLibraries()
-	if err != nil || len(libraries) == 0 {
-		t.Fatalf("/bin/sh loads %q, %v, want a library", libraries, err)
-	}
-	files := []image.File{{Path: "usr/bin/sh", Data: shell}, {Path: "etc/text", Data: []byte("no program")}}
-	have := map[string]bool{}
-	for _, library := range libraries {
-		if err := checkLibraries(files, have); err == nil || !strings.Contains(err.Error(), "usr/bin/sh needs "+library) {
-			t.Errorf("checkLibraries = %v, want that %s is missing", err, library)
+// The host's own shell and libraries are as good as a package's.
+func hostShell(t *testing.T) (tree, image.File) {
+	t.Helper()
+	host := tree{}
+	for todo := []string{"/bin/sh"}; len(todo) > 0; todo = todo[1:] {
+		target, err := filepath.EvalSymlinks(todo[0])
+		if err != nil {
+			t.Fatal(err)
 		}
-		have[library] = true
+		data, err := os.ReadFile(target)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := image.File{Path: merged(target), Mode: 0o755, Data: data}
+		host[f.Path] = f
+		if link := merged(todo[0]); link != f.Path {
+			host[link] = image.File{Path: link, Mode: fs.ModeSymlink | 0o777, Link: "/" + f.Path}
+		}
+		needed, err := loads(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range needed {
+			found := []string{name}
+			if !filepath.IsAbs(name) {
+				if found, err = filepath.Glob("/usr/lib/*/" + name); err != nil || len(found) == 0 {
+					t.Fatalf("the host's %s: %q, %v", name, found, err)
+				}
+			}
+			if _, known := host[merged(found[0])]; !known {
+				todo = append(todo, found[0])
+			}
+		}
 	}
-	if err := checkLibraries(files, have); err != nil {
-		t.Error(err)
+	shell, err := host.follow("usr/bin/sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return host, shell[len(shell)-1]
+}
+
+func TestLibrariesOf(t *testing.T) {
+	host, shell := hostShell(t)
+	host["usr/lib/x/unused.so"] = image.File{Path: "usr/lib/x/unused.so"}
+	files, err := host.librariesOf(shell)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := map[string]bool{}
+	for _, f := range files {
+		names[f.Path] = true
+		if f.Path == shell.Path || f.Path == "usr/lib/x/unused.so" {
+			t.Errorf("%s is none of the libraries", f.Path)
+		}
+	}
+	needed, err := loads(shell)
+	if err != nil || len(needed) < 2 {
+		t.Fatalf("the shell loads %q, %v, want a loader and a library", needed, err)
+	}
+	for _, name := range needed {
+		if file := cmp.Or(host.libraries()[name], merged(name)); !names[file] {
+			t.Errorf("%s is not among the libraries", file)
+		}
+	}
+	// A library that is missing is found out when the image is built, not when its container starts.
+	for _, f := range files {
+		delete(host, f.Path)
+		if _, err := host.librariesOf(shell); err == nil || !strings.Contains(err.Error(), filepath.Base(f.Path)) {
+			t.Errorf("librariesOf without %s: %v, want that it is missing", f.Path, err)
+		}
+		host[f.Path] = f
+	}
+}
+
+func TestFollow(t *testing.T) {
+	files := tree{
+		"usr/lib/a.so":       {Path: "usr/lib/a.so", Link: "a.so.1"},
+		"usr/lib/a.so.1":     {Path: "usr/lib/a.so.1", Link: "/lib/x/a.so.1.2"},
+		"usr/lib/x/a.so.1.2": {Path: "usr/lib/x/a.so.1.2", Data: []byte("library")},
+		"usr/lib/loop":       {Path: "usr/lib/loop", Link: "loop"},
+	}
+	chain, err := files.follow("usr/lib/a.so")
+	if err != nil || len(chain) != 3 || string(chain[2].Data) != "library" {
+		t.Errorf("follow = %+v, %v, want two links and the library", chain, err)
+	}
+	for _, name := range []string{"usr/lib/loop", "usr/lib/missing"} {
+		if _, err := files.follow(name); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("follow(%s): %v, want an error that names it", name, err)
+		}
 	}
 }
 

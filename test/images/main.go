@@ -12,6 +12,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -69,7 +70,8 @@ func update(ctx context.Context, out io.Writer, dir string) error {
 	if err != nil {
 		return err
 	}
-	found, err := resolve(ctx, cache, "busybox-static", "nginx")
+	// Not busybox-static: its shell runs its own applets whatever lies in PATH, so our nslookup would not be found.
+	found, err := resolve(ctx, cache, "busybox", "nginx")
 	if err != nil && upToDate(dir, own) {
 		fmt.Fprintf(out, "test images: kept as they are (%v)\n", err)
 		return nil
@@ -110,7 +112,7 @@ func build(ctx context.Context, dir string, packages []debianPackage, nslookup [
 		spec := a.spec
 		spec.Files = slices.Concat(baseFiles(), shell)
 		if a.nginx {
-			spec.Files = append(spec.Files, server...)
+			spec.Files = union(spec.Files, server)
 		}
 		img, err := image.Build(spec)
 		if err != nil {
@@ -121,6 +123,13 @@ func build(ctx context.Context, dir string, packages []debianPackage, nslookup [
 		}
 	}
 	return nil
+}
+
+// union is both lists' files; both come from the same packages, and what is in both is the same.
+func union(a, b []image.File) []image.File {
+	byPath := func(x, y image.File) int { return cmp.Compare(x.Path, y.Path) }
+	all := slices.SortedFunc(slices.Values(slices.Concat(a, b)), byPath)
+	return slices.CompactFunc(all, func(x, y image.File) bool { return x.Path == y.Path })
 }
 
 // buildNslookup compiles our nslookup, and gives the program.

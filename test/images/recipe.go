@@ -4,18 +4,13 @@
 package main
 
 import (
-	"bytes"
-	"cmp"
 	"context"
-	"debug/elf"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
-	"path"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/ordinal-dev/ordinal/internal/image"
@@ -115,12 +110,12 @@ func text(name, content string) image.File {
 	return image.File{Path: name, Mode: 0o644, Data: []byte(content)}
 }
 
-// busyboxFiles are busybox, a link for each of its applets, and our nslookup.
+// busyboxFiles are busybox, a link for each of its applets, our nslookup instead of one, and the libraries.
 func busyboxFiles(ctx context.Context, packages tree, nslookup []byte) ([]image.File, error) {
 	const name = "usr/bin/busybox"
 	program, ok := packages[name]
 	if !ok {
-		return nil, errors.New("the package busybox-static has no busybox")
+		return nil, errors.New("the package busybox has no busybox")
 	}
 	applets, err := appletsOf(ctx, program.Data)
 	if err != nil {
@@ -132,7 +127,8 @@ func busyboxFiles(ctx context.Context, packages tree, nslookup []byte) ([]image.
 			files = append(files, link("usr/bin/"+applet, "busybox"))
 		}
 	}
-	return files, nil
+	libraries, err := packages.librariesOf(program)
+	return append(files, libraries...), err
 }
 
 // appletsOf asks busybox what it can do.
@@ -161,53 +157,13 @@ func nginxFiles(packages tree) ([]image.File, error) {
 		link("var/log/nginx/access.log", "/dev/stdout"),
 		link("var/log/nginx/error.log", "/dev/stderr"),
 	}
-	have := map[string]bool{}
-	for name, f := range packages {
-		if inNginx(name) {
-			files = append(files, f)
-			have[path.Base(name)] = true
+	for _, name := range []string{"usr/sbin/nginx", "etc/nginx/mime.types", "usr/share/nginx/html/index.html"} {
+		f, ok := packages[name]
+		if !ok {
+			return nil, fmt.Errorf("the nginx packages have no /%s", name)
 		}
+		files = append(files, f)
 	}
-	for _, needed := range []string{"nginx", "mime.types", "index.html"} {
-		if !have[needed] {
-			return nil, fmt.Errorf("the nginx packages have no %s", needed)
-		}
-	}
-	slices.SortFunc(files, func(a, b image.File) int { return cmp.Compare(a.Path, b.Path) })
-	return files, checkLibraries(files, have)
-}
-
-// inNginx picks from the packages what nginx runs with.
-func inNginx(name string) bool {
-	switch {
-	case name == "usr/sbin/nginx", name == "etc/nginx/mime.types":
-		return true
-	case strings.HasPrefix(name, "usr/share/nginx/html/"), strings.HasPrefix(name, "usr/lib64/"):
-		return true
-	default:
-		return strings.HasPrefix(name, "usr/lib/") && strings.Contains(path.Base(name), ".so") && !strings.Contains(name, "/gconv/")
-	}
-}
-
-// checkLibraries tells whether every library that a program or a library loads is in the image.
-func checkLibraries(files []image.File, have map[string]bool) error {
-	for _, f := range files {
-		if !bytes.HasPrefix(f.Data, []byte(elf.ELFMAG)) {
-			continue
-		}
-		program, err := elf.NewFile(bytes.NewReader(f.Data))
-		if err != nil {
-			return fmt.Errorf("read %s: %w", f.Path, err)
-		}
-		needed, err := program.ImportedLibraries()
-		if err != nil {
-			return fmt.Errorf("read what %s loads: %w", f.Path, err)
-		}
-		for _, library := range needed {
-			if !have[library] {
-				return fmt.Errorf("%s needs %s, which is in none of the packages", f.Path, library)
-			}
-		}
-	}
-	return nil
+	libraries, err := packages.librariesOf(packages["usr/sbin/nginx"])
+	return append(files, libraries...), err
 }

@@ -19,6 +19,8 @@ import (
 	controllermanager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
 	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
 	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
+
+	"github.com/ordinal-dev/ordinal/internal/cluster/frugal"
 )
 
 // Command is the first argument by which the binary runs a part of itself.
@@ -52,7 +54,7 @@ func Run(name string, args []string) int {
 			strings.Join(slices.Sorted(maps.Keys(all)), ", "))
 		return 2
 	}
-	go beFrugal()
+	go frugal.Run()
 	return run(args)
 }
 

@@ -1,7 +1,8 @@
 // Copyright The Ordinal Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package component
+// Package frugal makes a process give memory back to the system while it has little to do.
+package frugal
 
 import (
 	"bufio"
@@ -16,37 +17,41 @@ import (
 )
 
 const (
-	// frugalPeriod is how often a component looks whether it has work.
-	frugalPeriod = 20 * time.Second
-	// busyCollections is how many garbage collections in one period mean work.
-	busyCollections = 4
-	// busyPercent and idlePercent are how far the heap may grow between collections, in percent of what lives. While a
-	// component works, collecting costs time; while it idles, garbage costs memory.
-	busyPercent = 100
-	idlePercent = 15
+	// period is how often a process looks whether it has work.
+	period = 20 * time.Second
+	// busyRate is how much a process allocates while it works, in bytes per second. An idle API server allocates a tenth.
+	busyRate = 4 << 20
+	// StartPercent, busyPercent and idlePercent are how far the heap may grow between collections, in percent of what lives.
+	// At the start, garbage would scatter what stays over many pages; while a process works, collecting costs time; while it
+	// idles, garbage costs memory.
+	StartPercent = 25
+	busyPercent  = 100
+	idlePercent  = 15
 )
 
-// beFrugal gives memory back to the system while this process has little to do. It never returns.
-func beFrugal() {
-	last, idle := collections(), false
-	for range time.Tick(frugalPeriod) {
-		now := collections()
-		switch calm := now-last < busyCollections; {
+// Run watches this process and never returns. It begins with the collector as it is; start a process with
+// GOGC=StartPercent.
+func Run() {
+	last, idle := allocated(), false
+	for range time.Tick(period) {
+		now := allocated()
+		switch calm := now-last < busyRate*uint64(period/time.Second); {
 		case calm && !idle:
 			idle = true
 			debug.SetGCPercent(idlePercent)
 			debug.FreeOSMemory()
 			dropProgram()
-		case !calm && idle:
+		case !calm:
 			idle = false
 			debug.SetGCPercent(busyPercent)
 		}
-		last = collections()
+		last = now
 	}
 }
 
-func collections() uint64 {
-	sample := []metrics.Sample{{Name: "/gc/cycles/automatic:gc-cycles"}}
+// allocated is how many bytes this process has allocated in its life.
+func allocated() uint64 {
+	sample := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
 	metrics.Read(sample)
 	return sample[0].Value.Uint64()
 }
