@@ -43,19 +43,11 @@ func Run(args []string) int {
 	if err == nil {
 		return 0
 	}
-	if exit, ok := errors.AsType[*exitCode](err); ok {
-		return exit.code
-	}
 	if !errors.Is(err, errSilent) {
 		fmt.Fprintf(os.Stderr, "ordinal: %v\n", err)
 	}
 	return 1
 }
-
-// exitCode ends a command with the exit code of a program that it ran.
-type exitCode struct{ code int }
-
-func (e *exitCode) Error() string { return fmt.Sprintf("exit code %d", e.code) }
 
 func newRootCommand() *cobra.Command {
 	shared := &globals{}

@@ -95,40 +95,41 @@ func confirmPurge(o downOptions) (bool, error) {
 
 // stop ends the cluster's process and shows how far it is. Where that process is gone already, what it left is removed.
 func stop(ctx context.Context, o downOptions, state cluster.State) error {
-	switch state.Phase {
-	case cluster.PhaseStopped, cluster.PhaseFailed, cluster.PhaseDead:
+	if state.Phase.Over() {
 		if err := cluster.Sweep(ctx, o.dataDir); err != nil {
 			return fmt.Errorf("remove what the cluster left running: %w", err)
 		}
 		_, err := fmt.Fprintf(o.out, "the cluster in %s is not running\n", o.dataDir)
 		return err
-	case cluster.PhaseStarting, cluster.PhaseReady, cluster.PhaseStopping:
 	}
 	began := time.Now()
 	if err := unix.Kill(state.PID, unix.SIGTERM); err != nil && !errors.Is(err, unix.ESRCH) {
 		return fmt.Errorf("stop process %d: %w", state.PID, err)
 	}
+	if err := watchStop(ctx, o); ctx.Err() != nil {
+		// A second signal makes it kill what does not end.
+		return errors.Join(unix.Kill(state.PID, unix.SIGTERM), errors.New("interrupted; the cluster goes on stopping, without waiting for pods"))
+	} else if err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(o.out, "stopped after %.1fs\n", time.Since(began).Seconds())
+	return err
+}
+
+// watchStop shows what is left to stop until nothing is.
+func watchStop(ctx context.Context, o downOptions) error {
 	lastLine := ""
-	err := wait.PollUntilContextCancel(ctx, stopPoll, true, func(context.Context) (bool, error) {
+	return wait.PollUntilContextCancel(ctx, stopPoll, true, func(context.Context) (bool, error) {
 		now, err := cluster.ReadState(o.dataDir)
 		if err != nil {
 			return false, err
 		}
-		if line := stopProgress(now); line != lastLine {
+		if line := stopProgress(now); line != lastLine && !now.Phase.Over() {
 			lastLine = line
 			_, _ = fmt.Fprintln(o.out, line)
 		}
-		return now.Phase == cluster.PhaseStopped || now.Phase == cluster.PhaseFailed || now.Phase == cluster.PhaseDead, nil
+		return now.Phase.Over(), nil
 	})
-	if ctx.Err() != nil {
-		// A second signal makes it kill what does not end.
-		return errors.Join(unix.Kill(state.PID, unix.SIGTERM), errors.New("interrupted; the cluster goes on stopping, without waiting for pods"))
-	}
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Fprintf(o.out, "stopped after %.1fs\n", time.Since(began).Seconds())
-	return err
 }
 
 func stopProgress(s cluster.State) string {

@@ -64,11 +64,11 @@ func Start(ctx context.Context, o Options, version string, report Report) (*Clus
 	startCtx, cancel := context.WithTimeoutCause(ctx, startLimit, fmt.Errorf("not ready within %s; see %s", startLimit, c.data.Path("log")))
 	defer cancel()
 	if err := c.start(startCtx); err != nil {
-		if ctx.Err() == nil {
-			c.state.fail(err)
-		}
-		c.Stop(context.WithoutCancel(ctx))
-		return nil, c.explain(err)
+		c.stop(context.WithoutCancel(ctx))
+		err = c.explain(err)
+		c.state.fail(err)
+		c.unlock()
+		return nil, err
 	}
 	c.state.phase(PhaseReady)
 	go frugal.Run()
@@ -258,6 +258,12 @@ func isReadySince(node *corev1.Node, since time.Time) bool {
 // Stop ends everything in reverse order: the kubelet, the pods with the grace that each asks for, the components, the datastore
 // last. When ctx ends, what is left is killed. It may be called once.
 func (c *Cluster) Stop(ctx context.Context) {
+	c.stop(ctx)
+	c.state.phase(PhaseStopped)
+	c.unlock()
+}
+
+func (c *Cluster) stop(ctx context.Context) {
 	c.state.phase(PhaseStopping)
 	killer := context.AfterFunc(ctx, c.supervisor.Kill)
 	defer killer()
@@ -278,8 +284,6 @@ func (c *Cluster) Stop(ctx context.Context) {
 	if err := errors.Join(sweep(c.data), network.Down(context.WithoutCancel(ctx))); err != nil {
 		c.report("  clean up: " + err.Error())
 	}
-	c.state.phase(PhaseStopped)
-	c.unlock()
 }
 
 func (c *Cluster) runtimeRuns() bool {

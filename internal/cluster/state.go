@@ -29,6 +29,9 @@ const (
 	PhaseDead     Phase = "dead"
 )
 
+// Over tells whether no process of the cluster runs any more.
+func (p Phase) Over() bool { return p == PhaseStopped || p == PhaseFailed || p == PhaseDead }
+
 // State is what `ordinal up` publishes in its data directory for `status`, `down` and a detached start.
 type State struct {
 	PID        int       `json:"pid"`
@@ -96,11 +99,7 @@ func (p *statePublisher) change(change func(*State)) {
 }
 
 func (p *statePublisher) phase(phase Phase) {
-	p.change(func(s *State) {
-		if s.Phase != PhaseFailed {
-			s.Phase = phase
-		}
-	})
+	p.change(func(s *State) { s.Phase = phase })
 }
 
 func (p *statePublisher) fail(err error) {

@@ -46,7 +46,7 @@ func serveAPI(ctx context.Context, server *options.ServerRunOptions, addresses [
 	if err := logsapi.ValidateAndApply(server.Logs, registry.FeatureGateFor(basecompatibility.DefaultKubeComponent)); err != nil {
 		return err
 	}
-	listener, err := listen.All(addresses, server.SecureServing.BindPort)
+	listener, err := listen.All(ctx, addresses, server.SecureServing.BindPort)
 	if err != nil {
 		return err
 	}

@@ -21,12 +21,13 @@ const (
 	period = 20 * time.Second
 	// busyRate is how much a process allocates while it works, in bytes per second. An idle API server allocates a tenth.
 	busyRate = 4 << 20
-	// StartPercent, busyPercent and idlePercent are how far the heap may grow between collections, in percent of what lives.
-	// At the start, garbage would scatter what stays over many pages; while a process works, collecting costs time; while it
-	// idles, garbage costs memory.
+	// StartPercent is how far the heap should grow between collections at the start, in percent of what lives: garbage would
+	// scatter what stays over many pages.
 	StartPercent = 25
-	busyPercent  = 100
-	idlePercent  = 15
+	// busyPercent is the same while a process works, and collecting costs time; idlePercent while it idles, and garbage costs
+	// memory.
+	busyPercent = 100
+	idlePercent = 15
 )
 
 // Run watches this process and never returns. It begins with the collector as it is; start a process with

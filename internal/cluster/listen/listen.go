@@ -5,6 +5,7 @@
 package listen
 
 import (
+	"context"
 	"errors"
 	"net"
 	"strconv"
@@ -24,10 +25,10 @@ type joined struct {
 }
 
 // All listens on all addresses at one port.
-func All(addresses []string, port int) (net.Listener, error) {
+func All(ctx context.Context, addresses []string, port int) (net.Listener, error) {
 	j := &joined{accepted: make(chan net.Conn), closed: make(chan struct{})}
 	for _, address := range addresses {
-		listener, err := net.Listen("tcp", net.JoinHostPort(address, strconv.Itoa(port)))
+		listener, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort(address, strconv.Itoa(port)))
 		if err != nil {
 			return nil, errors.Join(err, closeAll(j.listeners))
 		}

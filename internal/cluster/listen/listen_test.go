@@ -11,7 +11,7 @@ import (
 )
 
 func TestAcceptsOnEveryAddress(t *testing.T) {
-	listener, err := All([]string{"127.0.0.1", "127.0.0.2"}, freePort(t))
+	listener, err := All(t.Context(), []string{"127.0.0.1", "127.0.0.2"}, freePort(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,10 +61,10 @@ func TestTakenAddressLeavesNothingOpen(t *testing.T) {
 	}
 	defer func() { _ = taken.Close() }()
 	port := taken.Addr().(*net.TCPAddr).Port
-	if _, err := All([]string{"127.0.0.1", "127.0.0.2"}, port); err == nil {
+	if _, err := All(t.Context(), []string{"127.0.0.1", "127.0.0.2"}, port); err == nil {
 		t.Fatal("listening on a taken address went well")
 	}
-	if again, err := All([]string{"127.0.0.1"}, port); err != nil {
+	if again, err := All(t.Context(), []string{"127.0.0.1"}, port); err != nil {
 		t.Errorf("the other address is still open: %v", err)
 	} else {
 		_ = again.Close()
@@ -72,7 +72,7 @@ func TestTakenAddressLeavesNothingOpen(t *testing.T) {
 }
 
 func TestNoAddressIsRefused(t *testing.T) {
-	if _, err := All(nil, 0); err == nil {
+	if _, err := All(t.Context(), nil, 0); err == nil {
 		t.Error("listening nowhere went well")
 	}
 }

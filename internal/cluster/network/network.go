@@ -102,7 +102,7 @@ func Down(ctx context.Context) error {
 }
 
 func deleteTable(ctx context.Context, family, table string) error {
-	if exec.CommandContext(ctx, "nft", "list", "table", family, table).Run() != nil {
+	if exists := exec.CommandContext(ctx, "nft", "list", "table", family, table).Run() == nil; !exists {
 		return nil
 	}
 	return run(ctx, nil, "nft", "delete", "table", family, table)
@@ -118,7 +118,8 @@ func kubeletChains() []string {
 func removeChains(ctx context.Context) error {
 	saved, err := exec.CommandContext(ctx, "iptables-save").Output()
 	if err != nil {
-		return nil //nolint:nilerr // Without iptables there are no such rules.
+		//nolint:nilerr // Without iptables there are no such rules.
+		return nil
 	}
 	script := removal(string(saved))
 	if script == "" {

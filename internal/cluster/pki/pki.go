@@ -110,18 +110,18 @@ func LoadOrMakeKey(file string) (crypto.Signer, error) {
 	return LoadKey(file)
 }
 
-// Damaged tells that a file of the data directory cannot be used as it is.
-type Damaged struct {
+// DamagedError tells that a file of the data directory cannot be used as it is.
+type DamagedError struct {
 	File  string
 	Cause error
 }
 
-func (d *Damaged) Error() string { return fmt.Sprintf("%s is damaged: %v", d.File, d.Cause) }
+func (d *DamagedError) Error() string { return fmt.Sprintf("%s is damaged: %v", d.File, d.Cause) }
 
 // Unwrap gives the cause.
-func (d *Damaged) Unwrap() error { return d.Cause }
+func (d *DamagedError) Unwrap() error { return d.Cause }
 
-func damaged(file string, cause error) error { return &Damaged{File: file, Cause: cause} }
+func damaged(file string, cause error) error { return &DamagedError{File: file, Cause: cause} }
 
 func newAuthority(base string, now time.Time) (*Authority, error) {
 	key, keyPEM, err := newKey()
@@ -227,8 +227,8 @@ func writeSecret(file string, content []byte) error {
 }
 
 func publicKeysEqual(a, b crypto.PublicKey) bool {
-	comparable, ok := a.(interface{ Equal(crypto.PublicKey) bool })
-	return ok && comparable.Equal(b)
+	key, ok := a.(interface{ Equal(crypto.PublicKey) bool })
+	return ok && key.Equal(b)
 }
 
 func earlier(a, b time.Time) time.Time {

@@ -4,6 +4,7 @@
 package pki
 
 import (
+	"bytes"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
@@ -108,7 +109,7 @@ func TestDamagedAuthorityIsKept(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, err := LoadAuthority(base, time.Now())
-			if found, ok := errors.AsType[*Damaged](err); !ok || found.File != file {
+			if found, ok := errors.AsType[*DamagedError](err); !ok || found.File != file {
 				t.Fatalf("error is %v, want one that names %s", err, file)
 			}
 			if content, _ := os.ReadFile(file); string(content) != damage.content {
@@ -168,7 +169,7 @@ func TestKubeconfigWorksAndIsKnownAsOurs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if config.Host != "https://127.0.0.1:6443" || string(config.CAData) != string(ca.PEM()) {
+	if config.Host != "https://127.0.0.1:6443" || !bytes.Equal(config.CAData, ca.PEM()) {
 		t.Errorf("config is for %s", config.Host)
 	}
 	if ours, err := IsOurs(file); err != nil || !ours {

@@ -225,7 +225,8 @@ func (s *Supervisor) run(ctx context.Context, c *child) {
 func (s *Supervisor) once(ctx context.Context, c *child) (ready bool, exit string) {
 	p := c.process
 	c.tail.reset()
-	cmd := exec.Command(p.Path, p.Args...)
+	// Not CommandContext: it would kill the child at once where it has to be asked first.
+	cmd := exec.Command(p.Path, p.Args...) //nolint:noctx // See above.
 	cmd.Env = append(os.Environ(), p.Env...)
 	cmd.Stdout, cmd.Stderr = c.tail, c.tail
 	// Its own process group keeps the terminal's Ctrl-C away: stopping has an order. Pdeathsig ends it with us.

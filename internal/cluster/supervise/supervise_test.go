@@ -76,7 +76,7 @@ func TestKilledChildIsRestartedAndOthersAreNot(t *testing.T) {
 		if err := s.Start(t.Context(), script(name, "exec sleep 600")); err != nil {
 			t.Fatal(err)
 		}
-		defer s.Stop(name)
+		t.Cleanup(func() { s.Stop(name) })
 	}
 	before := s.Statuses()
 	if err := syscall.Kill(before[0].PID, syscall.SIGKILL); err != nil {

@@ -6,6 +6,7 @@ package supervise
 import (
 	"bytes"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -78,8 +79,8 @@ func (t *tail) reason() string {
 		return t.crash
 	}
 	lines := bytes.Split(bytes.TrimSpace(t.last), []byte("\n"))
-	for i := len(lines) - 1; i >= 0; i-- {
-		if line := strings.TrimSpace(string(lines[i])); looksLikeError(line) {
+	for _, line := range slices.Backward(lines) {
+		if line := strings.TrimSpace(string(line)); looksLikeError(line) {
 			return line
 		}
 	}
