@@ -51,7 +51,7 @@ func (a *Applier) Apply(ctx context.Context, set *appsv1.StatefulSet, p plan.Pla
 	failed, lost := false, false
 	var all []plan.Outcome
 	for _, s := range p.Steps {
-		if ctx.Err() != nil || lost || (failed && !s.Always) {
+		if lost || (failed && !s.Always) {
 			continue
 		}
 		outcomes := r.step(ctx, s)

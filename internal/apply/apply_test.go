@@ -70,7 +70,7 @@ func describe(a clienttesting.Action) string {
 	case clienttesting.PatchActionImpl:
 		text += fmt.Sprintf(" %s %s %s", a.GetName(), a.GetPatchType(), a.GetPatch())
 	case clienttesting.DeleteActionImpl:
-		text += fmt.Sprintf(" %s uid %s", a.GetName(), *a.GetDeleteOptions().Preconditions.UID)
+		text += fmt.Sprintf(" %s if %s", a.GetName(), *a.GetDeleteOptions().Preconditions.UID)
 	}
 	return text
 }
@@ -128,8 +128,8 @@ func TestCalls(t *testing.T) {
 			plan.BumpRevision{Revision: ref(plan.KindRevision, "web-r"), Number: 9},
 			[]string{"patch controllerrevisions web-r " + merge + ` {"metadata":{"uid":"uid"},"revision":9}`},
 		},
-		"delete pod":      {plan.DeletePod{Pod: ref(plan.KindPod, "web-0")}, []string{"delete pods web-0 uid uid"}},
-		"delete revision": {plan.DeleteRevision{Revision: ref(plan.KindRevision, "web-r")}, []string{"delete controllerrevisions web-r uid uid"}},
+		"delete pod":      {plan.DeletePod{Pod: ref(plan.KindPod, "web-0")}, []string{"delete pods web-0 if uid"}},
+		"delete revision": {plan.DeleteRevision{Revision: ref(plan.KindRevision, "web-r")}, []string{"delete controllerrevisions web-r if uid"}},
 		"create pod":      {plan.CreatePod{Pod: pod("web-1")}, []string{"create pods"}},
 		"create claim": {
 			plan.CreateClaim{Claim: &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "c", Namespace: namespace}}},

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -323,6 +324,60 @@ func TestPodsHaveTheRightRevision(t *testing.T) {
 	})
 }
 
+// Only pods that nobody owns, that match and that are not going are adopted; only own pods that do not match are released.
+func TestAdoptionAndRelease(t *testing.T) {
+	property(t, func(t *rapid.T, d drawn) {
+		members := d.members()
+		byName := map[string]*corev1.Pod{}
+		for _, p := range d.Pods {
+			byName[p.Name] = p
+		}
+		for _, a := range of[plan.AdoptPod](d.plan) {
+			n, named := ordinal.Of(d.Set.Name, a.Pod.Name)
+			if !named || members[n] == nil || metav1.GetControllerOf(members[n]) != nil {
+				t.Fatalf("%s", a)
+			}
+		}
+		for _, a := range of[plan.ReleasePod](d.plan) {
+			p := byName[a.Pod.Name]
+			n, named := ordinal.Of(d.Set.Name, p.Name)
+			if owner := metav1.GetControllerOf(p); owner == nil || owner.UID != d.Set.UID || (named && members[n] == p) {
+				t.Fatalf("%s", a)
+			}
+		}
+	})
+}
+
+// History is trimmed however the pods fare, but not before it is known what belongs to the set.
+func TestTrimmingDoesNotDependOnPods(t *testing.T) {
+	w := sim.New(sim.NewSet("web", 1, func(s *appsv1.StatefulSet) { s.Spec.RevisionHistoryLimit = new(int32(2)) }))
+	w.Refuse = func(a plan.Action) error {
+		if a.Target().Kind == plan.KindPod {
+			return errors.New("no")
+		}
+		return nil
+	}
+	for n := range 20 {
+		w.Edit(func(s *appsv1.StatefulSet) { s.Spec.Template.Spec.Containers[0].Image = strconv.Itoa(n) })
+		w.Sync()
+	}
+	// Current, update and two of history; what the last sync added is trimmed by the next.
+	if n := len(w.Revisions); n > 5 {
+		t.Errorf("%d revisions are left", n)
+	}
+	w.Orphan()
+	for n := range w.Revisions {
+		w.Revisions[n].Labels["app"] = "web"
+	}
+	w.Edit(func(s *appsv1.StatefulSet) { s.Spec.RevisionHistoryLimit = new(int32(0)) })
+	before := len(w.Revisions)
+	w.Refuse = func(plan.Action) error { return errors.New("no") }
+	w.Sync()
+	if n := len(w.Revisions); n != before {
+		t.Errorf("of %d revisions that could not be adopted %d are left", before, n)
+	}
+}
+
 func TestWaitsForTimeEnd(t *testing.T) {
 	property(t, func(t *rapid.T, d drawn) {
 		if !d.plan.Requeue.IsZero() && !d.plan.Requeue.After(d.Now) {
@@ -440,6 +495,15 @@ func TestWorldsComeToRest(t *testing.T) {
 		}
 		if got, want := w.Set.Status.AvailableReplicas, *w.Set.Spec.Replicas; got != want || len(w.Pods) != int(want) {
 			t.Fatalf("%d of %d pods are available, wanted are %d\n%s", got, len(w.Pods), want, p.String(w.Now))
+		}
+		for name, p := range w.Pods {
+			n, _ := ordinal.Of(w.Set.Name, name)
+			rolling := w.Set.Spec.UpdateStrategy
+			isKept := rolling.Type == appsv1.OnDeleteStatefulSetStrategyType ||
+				(rolling.RollingUpdate != nil && n < ordinal.RangeOf(w.Set).Start+int(*rolling.RollingUpdate.Partition))
+			if !isKept && podstate.Revision(p) != w.Set.Status.UpdateRevision {
+				t.Fatalf("%s is not updated from %s", name, podstate.Revision(p))
+			}
 		}
 		if w.Set.Status.ObservedGeneration != w.Set.Generation {
 			t.Fatalf("generation %d is observed, not %d", w.Set.Status.ObservedGeneration, w.Set.Generation)

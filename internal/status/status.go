@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/ordinal-dev/ordinal/internal/ordinal"
 	"github.com/ordinal-dev/ordinal/internal/plan"
 	"github.com/ordinal-dev/ordinal/internal/podstate"
 )
@@ -34,9 +35,13 @@ func Settle(s plan.Snapshot, p plan.Plan, outcomes []plan.Outcome) (appsv1.State
 		next.CurrentRevision = p.Revisions.Current
 		next.UpdateRevision = p.Revisions.Update
 	}
-	count(&next, s, t.members(p.Members))
-	complete(&next, s.Set)
-	setProgressing(&next, s, p)
+	members := t.members(p.Members)
+	count(&next, s, members)
+	complete := isComplete(&next, s.Set, members)
+	if complete {
+		next.CurrentRevision, next.CurrentReplicas = next.UpdateRevision, next.UpdatedReplicas
+	}
+	setProgressing(&next, s, p, complete)
 	return next, !equality.Semantic.DeepEqual(next, s.Set.Status)
 }
 
@@ -124,25 +129,24 @@ func one(is bool) int32 {
 	return 0
 }
 
-// complete ends an update when all pods of the set have it and are ready.
-func complete(next *appsv1.StatefulSetStatus, set *appsv1.StatefulSet) {
-	if isComplete(next, set) {
-		next.CurrentRevision = next.UpdateRevision
-		next.CurrentReplicas = next.UpdatedReplicas
+// isComplete tells if an update has come to its end: the set has exactly the pods of its range, and all have the update and
+// are ready. A pod beyond the range does not make up for one within it, as it does for kube-controller-manager, which then
+// forgets what the pods below a partition have to be.
+func isComplete(next *appsv1.StatefulSetStatus, set *appsv1.StatefulSet, members []member) bool {
+	span := ordinal.RangeOf(set)
+	done := 0
+	for _, m := range members {
+		n, ok := ordinal.Of(set.Name, m.Name)
+		if ok && span.Contains(n) && !m.leaving && podstate.IsReady(m.Pod) && podstate.Revision(m.Pod) == next.UpdateRevision {
+			done++
+		}
 	}
-}
-
-func isComplete(next *appsv1.StatefulSetStatus, set *appsv1.StatefulSet) bool {
-	wanted := int32(1)
-	if set.Spec.Replicas != nil {
-		wanted = *set.Spec.Replicas
-	}
-	return next.UpdatedReplicas == wanted && next.ReadyReplicas == wanted && next.Replicas == wanted
+	return done == span.Count && int(next.Replicas) == span.Count
 }
 
 // setProgressing sets the condition Progressing, which tells how the Recreate strategy goes on. As in Kubernetes, it is
 // false when the strategy is done.
-func setProgressing(next *appsv1.StatefulSetStatus, s plan.Snapshot, p plan.Plan) {
+func setProgressing(next *appsv1.StatefulSetStatus, s plan.Snapshot, p plan.Plan, complete bool) {
 	if s.Set.Spec.UpdateStrategy.Type != appsv1.RecreateStatefulSetStrategyType || !s.Options.Recreate {
 		return
 	}
@@ -152,7 +156,7 @@ func setProgressing(next *appsv1.StatefulSetStatus, s plan.Snapshot, p plan.Plan
 		Reason: "RecreateInProgress",
 	}
 	switch {
-	case isComplete(next, s.Set) && find(next.Conditions, c.Type) != nil:
+	case complete && find(next.Conditions, c.Type) != nil:
 		c.Status, c.Reason, c.Message = corev1.ConditionFalse, "RecreateCompleted", "All pods recreated successfully"
 	case p.Recreate == plan.RecreateDeleting:
 		c.Message = "Deleting old revision pods"

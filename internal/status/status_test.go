@@ -205,6 +205,28 @@ func TestCompletion(t *testing.T) {
 	}
 }
 
+// A pod beyond the range does not make up for one within it.
+func TestIncompleteWithPodsBeyondTheRange(t *testing.T) {
+	w := settled(t)
+	first := w.Set.Status.CurrentRevision
+	w.Edit(func(s *appsv1.StatefulSet) {
+		s.Spec.Template.Spec.Containers[0].Image = "two"
+		s.Spec.UpdateStrategy = appsv1.StatefulSetUpdateStrategy{Type: appsv1.OnDeleteStatefulSetStrategyType}
+	})
+	for _, name := range []string{"web-1", "web-2"} {
+		w.Kill(name)
+		if err := w.Settle(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.Edit(func(s *appsv1.StatefulSet) { s.Spec.Replicas = new(int32(2)) })
+	w.Change("web-0", func(p *corev1.Pod) { p.Status.Conditions[0].Status = corev1.ConditionFalse })
+	s, _ := settle(w)
+	if s.UpdatedReplicas != 2 || s.ReadyReplicas != 2 || s.CurrentRevision != first {
+		t.Errorf("the status is %+v", s)
+	}
+}
+
 // Conditions of others stay as they are.
 func TestForeignConditionsStay(t *testing.T) {
 	w := settled(t)

@@ -42,7 +42,8 @@ func TestForOutcome(t *testing.T) {
 		{plan.DeletePod{Pod: pod}, plan.ResultFailed, "Warning FailedDelete Delete Pod web-0 in StatefulSet web failed error: no"},
 		{plan.OwnClaim{Claim: claim, Pod: "web-0"}, plan.ResultDone, ""},
 		{
-			plan.OwnClaim{Claim: claim, Pod: "web-0"}, plan.ResultFailed,
+			plan.OwnClaim{Claim: claim, Pod: "web-0"},
+			plan.ResultFailed,
 			"Warning FailedUpdate Update Claim data-web-0 for Pod web-0 in StatefulSet web failed error: no",
 		},
 		{plan.AdoptPod{Pod: pod}, plan.ResultDone, ""},
@@ -51,15 +52,18 @@ func TestForOutcome(t *testing.T) {
 		{plan.CreateRevision{Revision: &appsv1.ControllerRevision{}}, plan.ResultDone, ""},
 		{plan.CreateRevision{Revision: &appsv1.ControllerRevision{}}, plan.ResultCollision, ""},
 		{
-			plan.BumpRevision{Revision: revision}, plan.ResultFailed,
+			plan.BumpRevision{Revision: revision},
+			plan.ResultFailed,
 			"Warning FailedUpdate Update ControllerRevision web-r in StatefulSet web failed error: no",
 		},
 		{
-			plan.DeleteRevision{Revision: revision}, plan.ResultFailed,
+			plan.DeleteRevision{Revision: revision},
+			plan.ResultFailed,
 			"Warning FailedDelete Delete ControllerRevision web-r in StatefulSet web failed error: no",
 		},
 		{
-			plan.AdoptRevision{Revision: revision}, plan.ResultFailed,
+			plan.AdoptRevision{Revision: revision},
+			plan.ResultFailed,
 			"Warning FailedAdopt Adopt ControllerRevision web-r in StatefulSet web failed error: no",
 		},
 	}

@@ -98,8 +98,9 @@ func settleIncumbent(t *testing.T, w *sim.World) rest {
 	i := newIncumbent(w)
 	before, early := "", false
 	for range 5000 {
+		told := w.Set.Status
 		err := i.sync(t.Context())
-		early = early || isEarly(w)
+		early = early || isEarly(told, w)
 		after := strings.Join(describe(w), "\n") + describeStatus(w.Set.Status)
 		if before == after && !w.Advance() {
 			if err != nil {
@@ -113,12 +114,17 @@ func settleIncumbent(t *testing.T, w *sim.World) rest {
 	return rest{}
 }
 
-func isEarly(w *sim.World) bool {
+// isEarly tells if a sync took an update for complete although a pod of the range does not have it or is not ready.
+func isEarly(before appsv1.StatefulSetStatus, w *sim.World) bool {
+	after := w.Set.Status
+	if before.CurrentRevision == after.CurrentRevision || after.CurrentRevision != after.UpdateRevision {
+		return false
+	}
 	span := ordinal.RangeOf(w.Set)
 	for n := span.Start; n < span.End(); n++ {
 		p := w.Pods[ordinal.PodName(w.Set.Name, n)]
-		if p == nil || podstate.Revision(p) != w.Set.Status.UpdateRevision {
-			return w.Set.Status.CurrentRevision == w.Set.Status.UpdateRevision
+		if p == nil || podstate.Revision(p) != after.UpdateRevision || !podstate.IsReady(p) {
+			return true
 		}
 	}
 	return false

@@ -69,7 +69,7 @@ func TestPeerNames(t *testing.T) {
 			t.Errorf("web-2 does not know %q of itself:\n%s", want, own)
 		}
 	}
-	if got := s.addresses("asker", "kubernetes.default"); len(got) != 1 || !strings.HasPrefix(got[0], "10.86.") {
+	if got := s.addresses("kubernetes.default"); len(got) != 1 || !strings.HasPrefix(got[0], "10.86.") {
 		t.Errorf("kubernetes.default is at %v", got)
 	}
 }
@@ -178,10 +178,10 @@ func (s *space) checkAnswers(turn chapter, first answer) {
 	}
 }
 
-// addresses are what a pod is told when it asks for a name.
-func (s *space) addresses(pod, name string) []string {
+// addresses are what the asker is told when it asks for a name.
+func (s *space) addresses(name string) []string {
 	s.Helper()
-	return addressesIn(said(s.try("exec", pod, "--", "nslookup", name)))
+	return addressesIn(said(s.try("exec", "asker", "--", "nslookup", name)))
 }
 
 var addressLine = regexp.MustCompile(`^Address[^:]*:\s+([0-9.]+)(\s|$)`)

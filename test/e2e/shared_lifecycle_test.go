@@ -98,7 +98,7 @@ func TestDeletedPodsComeBack(t *testing.T) {
 				t.Errorf("%s has the old address %s of %s", name, pod.Status.PodIP, old.Name)
 			}
 		}
-		if got, want := s.addresses("asker", name+".web-svc"), []string{pod.Status.PodIP}; !slices.Equal(got, want) {
+		if got, want := s.addresses(name+".web-svc"), []string{pod.Status.PodIP}; !slices.Equal(got, want) {
 			t.Errorf("the name of %s is at %v, the pod at %v", name, got, want)
 		}
 	}
@@ -300,7 +300,7 @@ func TestUnreadyPodHalts(t *testing.T) {
 		return nil
 	})
 	s.asker("")
-	if got, want := s.addresses("asker", "web-svc"), []string{s.pods()["web-0"].Status.PodIP}; !slices.Equal(got, want) {
+	if got, want := s.addresses("web-svc"), []string{s.pods()["web-0"].Status.PodIP}; !slices.Equal(got, want) {
 		t.Errorf("web-svc is at %v, want only the ready pod, %v", got, want)
 	}
 	s.exec("web-1", "touch /usr/share/nginx/html/healed")
