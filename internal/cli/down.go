@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -38,9 +37,9 @@ func newDownCommand(shared *globals) *cobra.Command {
 		Short: "Stop this machine's cluster; its data is kept unless --purge is given",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			dir, err := filepath.Abs(shared.dataDir)
+			dir, err := cluster.ResolveDataDir(shared.dataDir)
 			if err != nil {
-				return fmt.Errorf("--data-dir: %w", err)
+				return err
 			}
 			o.dataDir, o.in, o.out = dir, cmd.InOrStdin(), cmd.OutOrStdout()
 			return down(cmd.Context(), o)

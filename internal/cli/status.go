@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strconv"
 	"text/tabwriter"
 
@@ -42,9 +41,9 @@ func newStatusCommand(shared *globals) *cobra.Command {
 		Short: "Tell each component's state, process, restarts, memory and log",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			dir, err := filepath.Abs(shared.dataDir)
+			dir, err := cluster.ResolveDataDir(shared.dataDir)
 			if err != nil {
-				return fmt.Errorf("--data-dir: %w", err)
+				return err
 			}
 			return status(cmd.OutOrStdout(), dir, output)
 		},

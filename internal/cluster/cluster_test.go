@@ -45,6 +45,39 @@ func TestOptionsAreCheckedBeforeAnythingHappens(t *testing.T) {
 	}
 }
 
+func TestDataDirIsFoundThroughLinks(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	link := filepath.Join(dir, "link")
+	if err := errors.Join(os.Mkdir(filepath.Join(dir, "real"), 0o700), os.Symlink("real", link)); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{
+		link:                             filepath.Join(dir, "real"),
+		filepath.Join(link, "a", "b"):    filepath.Join(dir, "real", "a", "b"),
+		filepath.Join(dir, "new", "one"): filepath.Join(dir, "new", "one"),
+	} {
+		if got, err := ResolveDataDir(path); err != nil || got != want {
+			t.Errorf("%s is resolved to %s, %v, want %s", path, got, err, want)
+		}
+	}
+}
+
+func TestKubeconfigBelongsToWhoCalledSudo(t *testing.T) {
+	t.Setenv("SUDO_UID", "1234")
+	t.Setenv("SUDO_GID", "567")
+	h := testHost(t)
+	if h.KubeconfigOwner == nil || *h.KubeconfigOwner != (Owner{UID: 1234, GID: 567}) {
+		t.Errorf("owner is %+v", h.KubeconfigOwner)
+	}
+	t.Setenv("SUDO_UID", "")
+	if h = testHost(t); h.KubeconfigOwner != nil {
+		t.Errorf("without sudo, owner is %+v", h.KubeconfigOwner)
+	}
+}
+
 func testHost(t *testing.T) *host {
 	t.Helper()
 	o := Options{DataDir: t.TempDir(), APIPort: 6443}

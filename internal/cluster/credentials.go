@@ -84,7 +84,7 @@ func issueCredentials(o Options, now time.Time) error {
 	admin := pki.Subject{User: adminUser, Groups: []string{mastersGroup}}
 	issue.kubeconfig(ca, data.Kubeconfig(), admin)
 	if o.Kubeconfig != data.Kubeconfig() {
-		issue.copyKubeconfig(o.Kubeconfig)
+		issue.copyKubeconfig(o.Kubeconfig, o.KubeconfigOwner)
 	}
 	return errors.Join(issue.errs...)
 }
@@ -115,7 +115,7 @@ func (i *issuer) kubeconfig(authority *pki.Authority, file string, s pki.Subject
 
 // copyKubeconfig writes the administrator's kubeconfig where the user asked for it. A file there that we did not write
 // is somebody's own: it is left alone.
-func (i *issuer) copyKubeconfig(file string) {
+func (i *issuer) copyKubeconfig(file string, owner *Owner) {
 	content, err := os.ReadFile(i.data.Kubeconfig())
 	if err == nil {
 		err = refuseForeignKubeconfig(file)
@@ -125,6 +125,9 @@ func (i *issuer) copyKubeconfig(file string) {
 	}
 	if err == nil {
 		err = renameio.WriteFile(file, content, 0o600, renameio.IgnoreUmask())
+	}
+	if err == nil && owner != nil {
+		err = os.Chown(file, owner.UID, owner.GID)
 	}
 	if err != nil {
 		err = fmt.Errorf("write kubeconfig: %w", err)

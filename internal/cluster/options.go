@@ -7,9 +7,11 @@ package cluster
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 
 	"k8s.io/apimachinery/pkg/api/validation"
 
@@ -22,6 +24,9 @@ type Options struct {
 	DataDir string
 	// Kubeconfig is where the administrator's kubeconfig is written; empty means inside DataDir.
 	Kubeconfig string
+	// KubeconfigOwner gets the copy of the kubeconfig that is written outside of DataDir; Complete sets it to the user who
+	// called sudo.
+	KubeconfigOwner *Owner
 	// APIPort is the API server's port.
 	APIPort int
 	// StorageClasses are further names for the local storage class.
@@ -36,11 +41,8 @@ const DefaultStorageClass = "local"
 // Complete makes paths absolute and checks what can be checked without looking at the host.
 func (o *Options) Complete() error {
 	var err error
-	if o.DataDir, err = filepath.Abs(o.DataDir); err != nil {
-		return fmt.Errorf("--data-dir: %w", err)
-	}
-	if o.DataDir == "/" {
-		return errors.New("--data-dir: the root directory cannot hold a cluster; give a directory of its own")
+	if o.DataDir, err = ResolveDataDir(o.DataDir); err != nil {
+		return err
 	}
 	if o.Kubeconfig == "" {
 		o.Kubeconfig = layout.Data(o.DataDir).Kubeconfig()
@@ -48,6 +50,7 @@ func (o *Options) Complete() error {
 	if o.Kubeconfig, err = filepath.Abs(o.Kubeconfig); err != nil {
 		return fmt.Errorf("--kubeconfig: %w", err)
 	}
+	o.KubeconfigOwner = sudoOwner()
 	if o.APIPort < 1 || o.APIPort > 65535 {
 		return fmt.Errorf("--api-port: %d is not a port; give one from 1 to 65535", o.APIPort)
 	}
@@ -61,6 +64,46 @@ func (o *Options) Complete() error {
 	}
 	o.StorageClasses = slices.DeleteFunc(o.StorageClasses, func(name string) bool { return name == DefaultStorageClass })
 	return nil
+}
+
+// ResolveDataDir makes a data directory's path absolute and free of links, as far as it exists: what is mounted below it is
+// known to the kernel by such a path.
+func ResolveDataDir(dir string) (string, error) {
+	absolute, err := filepath.Abs(dir)
+	if err != nil {
+		return "", fmt.Errorf("--data-dir: %w", err)
+	}
+	resolved := withoutLinks(absolute)
+	if resolved == "/" {
+		return "", errors.New("--data-dir: the root directory cannot hold a cluster; give a directory of its own")
+	}
+	return resolved, nil
+}
+
+// withoutLinks follows the links of the part of a path that exists. A path that cannot be looked at stays as it is: to tell
+// why is the host check's business.
+func withoutLinks(path string) string {
+	resolved, err := filepath.EvalSymlinks(path)
+	if err == nil {
+		return resolved
+	}
+	if errors.Is(err, fs.ErrNotExist) && path != "/" {
+		return filepath.Join(withoutLinks(filepath.Dir(path)), filepath.Base(path))
+	}
+	return path
+}
+
+// Owner is a user of the host.
+type Owner struct{ UID, GID int }
+
+// sudoOwner is who called sudo, if somebody did.
+func sudoOwner() *Owner {
+	uid, errUID := strconv.Atoi(os.Getenv("SUDO_UID"))
+	gid, errGID := strconv.Atoi(os.Getenv("SUDO_GID"))
+	if errUID != nil || errGID != nil {
+		return nil
+	}
+	return &Owner{UID: uid, GID: gid}
 }
 
 func reservedPorts() []int {
