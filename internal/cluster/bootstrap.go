@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/ordinal-dev/ordinal/internal/controller"
 	"github.com/ordinal-dev/ordinal/internal/storage"
 )
 
@@ -23,21 +24,8 @@ func rights() map[string][]rbacv1.PolicyRule {
 			{APIGroups: []string{""}, Resources: []string{"services", "namespaces", "pods"}, Verbs: read},
 			{APIGroups: []string{"discovery.k8s.io"}, Resources: []string{"endpointslices"}, Verbs: read},
 		},
-		storageUser: storage.ClusterRole().Rules,
-		controllerUser: {
-			{APIGroups: []string{"apps"}, Resources: []string{"statefulsets"}, Verbs: read},
-			{APIGroups: []string{"apps"}, Resources: []string{"statefulsets/status"}, Verbs: []string{"update", "patch"}},
-			{APIGroups: []string{"apps"}, Resources: []string{"statefulsets/finalizers"}, Verbs: []string{"update"}},
-			{APIGroups: []string{"apps"}, Resources: []string{"controllerrevisions"}, Verbs: []string{"*"}},
-			{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: append(read, "create", "update", "patch", "delete")},
-			{APIGroups: []string{""}, Resources: []string{"pods/finalizers"}, Verbs: []string{"update"}},
-			{
-				APIGroups: []string{""}, Resources: []string{"persistentvolumeclaims"},
-				Verbs: append(read, "create", "update", "patch"),
-			},
-			{APIGroups: []string{"", "events.k8s.io"}, Resources: []string{"events"}, Verbs: []string{"create", "update", "patch"}},
-			{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: append(read, "create", "update", "patch")},
-		},
+		storageUser:    storage.ClusterRole().Rules,
+		controllerUser: controller.ClusterRole().Rules,
 	}
 }
 

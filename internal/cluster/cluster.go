@@ -54,6 +54,9 @@ func Start(ctx context.Context, o Options, version string, report Report) (*Clus
 	if err != nil {
 		return nil, err
 	}
+	if err := extendPath(binDir); err != nil {
+		return nil, err
+	}
 	c := &Cluster{report: report, began: began, host: host{
 		Options: o, data: layout.Data(o.DataDir), binDir: binDir, self: filepath.Join(binDir, selfName()), caps: readCapabilities(),
 	}}
@@ -102,7 +105,7 @@ func (c *Cluster) prepare(ctx context.Context, version string) error {
 	if err := issueCredentials(c.Options, c.began); err != nil {
 		return err
 	}
-	return network.Up()
+	return network.Up(ctx)
 }
 
 // checkHost looks at the host before anything on it is changed.

@@ -53,8 +53,14 @@ func (h *host) process(name, path string, args ...string) supervise.Process {
 	return supervise.Process{
 		Name: name, Path: path, Args: args, LogFile: file, Grace: 10 * time.Second,
 		Log: &lumberjack.Logger{Filename: file, MaxSize: logMegabytes, MaxBackups: logBackups},
-		Env: []string{"PATH=" + h.binDir + string(os.PathListSeparator) + os.Getenv("PATH")},
 	}
+}
+
+// extendPath lets this process and its children find our own programs first, and those of the system also where root's path
+// lacks them, as after su.
+func extendPath(binDir string) error {
+	path := []string{binDir, os.Getenv("PATH"), "/usr/local/sbin", "/usr/sbin", "/sbin"}
+	return os.Setenv("PATH", strings.Join(path, string(os.PathListSeparator)))
 }
 
 // servesOn is ready when the TLS server at an address answers a path with 200.

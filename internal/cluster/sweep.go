@@ -44,7 +44,11 @@ func Sweep(ctx context.Context, dataDir string) error {
 	if owner, err := os.ReadFile(ownerFile()); err != nil || string(owner) != dataDir {
 		return nil //nolint:nilerr // Nothing on this host belongs to that data directory.
 	}
-	return errors.Join(sweep(layout.Data(dataDir)), network.Down(ctx))
+	binDir, err := BinDir()
+	if err != nil {
+		return err
+	}
+	return errors.Join(extendPath(binDir), sweep(layout.Data(dataDir)), network.Down(ctx))
 }
 
 // sweep ends leftover containers, unmounts and forgets them. After a stop in good order there is nothing left to do.

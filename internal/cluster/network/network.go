@@ -30,7 +30,13 @@ func sysctls() map[string]string {
 }
 
 // Up makes the bridge with the node's address. It changes nothing where all is as it should be.
-func Up() error {
+func Up(ctx context.Context) error {
+	if _, err := os.Stat("/proc/sys/net/bridge"); err != nil {
+		// Where it is a module, nothing loads it by itself.
+		if err := run(ctx, nil, "modprobe", "br_netfilter"); err != nil {
+			return fmt.Errorf("load kernel module br_netfilter: %w", err)
+		}
+	}
 	for file, value := range sysctls() {
 		if err := setSysctl(file, value); err != nil {
 			return err
