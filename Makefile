@@ -13,10 +13,17 @@ export CGO_ENABLED := 0
 # Seconds over which `make bench-up` measures CPU.
 BENCH_IDLE ?= 300
 
-.PHONY: help deps build demo down test test-race e2e lint bench-up clean
+# Which random worlds `make test-differential` compares, and how many.
+SEED ?= 1
+WORLDS ?= 20000
+
+# How long `make fuzz` runs each fuzz test.
+export FUZZTIME ?= 20s
+
+.PHONY: help deps build demo down test test-race test-differential fuzz e2e lint bench-up clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 deps: ## install the system packages that containers need (runc, CNI plugins, nftables, …)
 	@scripts/deps
@@ -36,6 +43,13 @@ test: ## run every test that this machine can run, and say which it cannot
 
 test-race: ## run the tests of our own packages under the race detector
 	@scripts/test race
+
+test-differential: ## compare with kube-controller-manager's controller: SEED=1 WORLDS=20000
+	@go test -buildvcs=false -c -o bin/.differential ./test/differential
+	@bin/.differential -test.v -test.timeout 0 -seed $(SEED) -worlds $(WORLDS)
+
+fuzz: ## run each fuzz test for FUZZTIME=20s; what fails is kept in testdata/fuzz
+	@scripts/fuzz
 
 e2e: deps build ## run the end-to-end tests: real pods in a cluster of their own
 	@scripts/test e2e

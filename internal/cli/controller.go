@@ -4,19 +4,24 @@
 package cli
 
 import (
+	"context"
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
 	appsdefaults "k8s.io/kubernetes/pkg/apis/apps/v1"
 
 	"github.com/ordinal-dev/ordinal/internal/controller"
+	"github.com/ordinal-dev/ordinal/internal/telemetry"
 )
 
 // controllerOptions are the flags of `ordinal controller`.
 type controllerOptions struct {
 	kubeconfig string
+	metrics    telemetry.Endpoint
 	controller.Options
 }
 
@@ -43,7 +48,7 @@ func newControllerCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return controller.Run(cmd.Context(), cfg, o.Options)
+			return o.run(cmd.Context(), cfg)
 		},
 	}
 	f := cmd.Flags()
@@ -52,7 +57,31 @@ func newControllerCommand() *cobra.Command {
 	f.Float32Var(&o.QPS, "kube-api-qps", o.QPS, "requests per second to the API server")
 	f.IntVar(&o.Burst, "kube-api-burst", o.Burst, "requests that may be made at once above --kube-api-qps")
 	f.BoolVar(&o.LeaderElect, "leader-elect", o.LeaderElect, "work only while holding the lease kube-system/ordinal-controller")
+	f.BoolVar(&o.Recreate, "recreate-strategy", o.Recreate,
+		"work on sets with the update strategy Recreate; needs an API server with the feature gate StatefulSetRecreateStrategy")
+	f.StringVar(&o.metrics.Address, "metrics-bind-address", "",
+		"`host:port` on which /metrics, /healthz and /readyz are served; off without it, and with TLS only unless it is loopback")
+	f.StringVar(&o.metrics.CertFile, "metrics-cert-file", "", "certificate for --metrics-bind-address, read anew when it is renewed")
+	f.StringVar(&o.metrics.KeyFile, "metrics-key-file", "", "key of --metrics-cert-file")
 	return cmd
+}
+
+// run runs the controller, and serves its metrics while it runs.
+func (o *controllerOptions) run(ctx context.Context, cfg *rest.Config) error {
+	if o.metrics.Address == "" {
+		return controller.Run(ctx, cfg, o.Options)
+	}
+	listener, err := o.metrics.Listen(ctx)
+	if err != nil {
+		return fmt.Errorf("--metrics-bind-address, --metrics-cert-file, --metrics-key-file: %w", err)
+	}
+	klog.FromContext(ctx).Info("Serving metrics", "address", listener.Addr().String())
+	health := &telemetry.Health{}
+	options := o.Options
+	options.Metrics, options.Ready, options.Standby = telemetry.New(), health.Working, health.Standby
+	return telemetry.ServeWhile(ctx, listener, telemetry.Handler(options.Metrics, health), func(ctx context.Context) error {
+		return controller.Run(ctx, cfg, options)
+	})
 }
 
 func (o *controllerOptions) validate() error {
@@ -63,6 +92,8 @@ func (o *controllerOptions) validate() error {
 		return fmt.Errorf("--kube-api-qps must be more than 0, not %g", o.QPS)
 	case o.Burst < 1:
 		return fmt.Errorf("--kube-api-burst must be at least 1, not %d", o.Burst)
+	case o.metrics.Address == "" && o.metrics != (telemetry.Endpoint{}):
+		return errors.New("--metrics-cert-file and --metrics-key-file need --metrics-bind-address")
 	}
 	return nil
 }

@@ -26,6 +26,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/kubernetes/scheme"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
 )
@@ -43,7 +44,11 @@ var (
 type cluster struct {
 	t      *testing.T
 	client *fake.Clientset
-	events *record.FakeRecorder
+	// objects are what the API server holds. The clientset's own tracker keeps managed fields too, which takes most of the time.
+	objects clienttesting.ObjectTracker
+	events  *record.FakeRecorder
+	// recorder, if set, gets the events instead.
+	recorder record.EventRecorder
 
 	mu      sync.Mutex
 	version int
@@ -71,13 +76,19 @@ func newCluster(t *testing.T) *cluster {
 	c := &cluster{
 		t:          t,
 		client:     fake.NewClientset(),
+		objects:    clienttesting.NewObjectTracker(scheme.Scheme, scheme.Codecs.UniversalDecoder()),
 		events:     record.NewFakeRecorder(10_000),
 		refuse:     func(clienttesting.Action) error { return nil },
 		answer:     func(clienttesting.Action) error { return nil },
 		readyAfter: func(*corev1.Pod) time.Duration { return time.Second },
 		born:       map[types.UID]time.Time{},
 	}
+	c.client.PrependReactor("*", "*", clienttesting.ObjectReaction(c.objects))
 	c.client.PrependReactor("*", "*", c.react)
+	c.client.PrependWatchReactor("*", func(a clienttesting.Action) (bool, watch.Interface, error) {
+		w, err := c.watch(a)
+		return true, w, err
+	})
 	return c
 }
 
@@ -86,16 +97,8 @@ func (c *cluster) run(o Options) (stop func()) {
 	c.t.Helper()
 	ctx, cancel := context.WithCancel(c.t.Context())
 	c.cancel = cancel
-	ctl, err := New(c.client, c.events, o)
-	if err != nil {
-		c.t.Fatal(err)
-	}
 	var wg sync.WaitGroup
-	wg.Go(func() {
-		if err := ctl.Run(ctx); err != nil {
-			c.t.Error(err)
-		}
-	})
+	c.control(ctx, &wg, o)
 	wg.Go(func() {
 		tick := time.NewTicker(100 * time.Millisecond)
 		defer tick.Stop()
@@ -112,6 +115,24 @@ func (c *cluster) run(o Options) (stop func()) {
 		cancel()
 		wg.Wait()
 	}
+}
+
+// control starts the controller.
+func (c *cluster) control(ctx context.Context, wg *sync.WaitGroup, o Options) {
+	c.t.Helper()
+	var recorder record.EventRecorder = c.events
+	if c.recorder != nil {
+		recorder = c.recorder
+	}
+	ctl, err := New(c.client, recorder, o)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	wg.Go(func() {
+		if err := ctl.Run(ctx); err != nil {
+			c.t.Error(err)
+		}
+	})
 }
 
 func (c *cluster) react(action clienttesting.Action) (bool, runtime.Object, error) {
@@ -149,11 +170,7 @@ func (c *cluster) write(action clienttesting.Action) (runtime.Object, error) {
 // lag lets the caches of a resource be late.
 func (c *cluster) lag(resource string, by time.Duration) {
 	c.client.PrependWatchReactor(resource, func(a clienttesting.Action) (bool, watch.Interface, error) {
-		options := metav1.ListOptions{}
-		if w, ok := a.(clienttesting.WatchActionImpl); ok {
-			options = w.ListOptions
-		}
-		inner, err := c.tracker().Watch(a.GetResource(), a.GetNamespace(), options)
+		inner, err := c.watch(a)
 		if err != nil {
 			return true, nil, err
 		}
@@ -166,7 +183,15 @@ func (c *cluster) lag(resource string, by time.Duration) {
 	})
 }
 
-func (c *cluster) tracker() clienttesting.ObjectTracker { return c.client.Tracker() }
+func (c *cluster) watch(a clienttesting.Action) (watch.Interface, error) {
+	options := metav1.ListOptions{}
+	if w, ok := a.(clienttesting.WatchActionImpl); ok {
+		options = w.ListOptions
+	}
+	return c.objects.Watch(a.GetResource(), a.GetNamespace(), options)
+}
+
+func (c *cluster) tracker() clienttesting.ObjectTracker { return c.objects }
 
 func (c *cluster) note(verb string, r schema.GroupVersionResource, name string) {
 	c.writes = append(c.writes, verb+" "+r.Resource+" "+name)

@@ -117,7 +117,7 @@ func (c *Controller) next(ctx context.Context) bool {
 	result, err := c.sync(klog.NewContext(ctx, klog.FromContext(ctx).WithValues(telemetry.KeySet, key)), key, started)
 	c.metrics.Synced(result, time.Since(started))
 	switch {
-	case errors.Is(err, errConflict):
+	case result == telemetry.SyncConflict:
 		c.queue.AddRateLimited(key)
 	case err != nil:
 		klog.FromContext(ctx).Error(err, "Sync failed", telemetry.KeySet, key)
@@ -156,16 +156,33 @@ func (c *Controller) sync(ctx context.Context, key observe.Key, now time.Time) (
 	}
 	statusErr := c.settle(ctx, snapshot, todo, outcomes)
 	c.scheduleNext(key, now, todo, memory)
-	if err := errors.Join(failureOf(outcomes), statusErr); err != nil {
-		return telemetry.SyncFailed, err
+	return resultOf(failureOf(outcomes), statusErr)
+}
+
+// resultOf is how a sync ends. A conflict beside a failure is no news.
+func resultOf(ends ...error) (string, error) {
+	var failure, conflict error
+	for _, err := range ends {
+		if errors.Is(err, errConflict) {
+			conflict = err
+		} else {
+			failure = errors.Join(failure, err)
+		}
 	}
-	return telemetry.SyncDone, nil
+	switch {
+	case failure != nil:
+		return telemetry.SyncFailed, failure
+	case conflict != nil:
+		return telemetry.SyncConflict, conflict
+	default:
+		return telemetry.SyncDone, nil
+	}
 }
 
 // settle writes the set's status if it has changed.
 func (c *Controller) settle(ctx context.Context, s plan.Snapshot, p plan.Plan, outcomes []plan.Outcome) error {
 	next, changed := status.Settle(s, p, outcomes)
-	c.observe(s.Set, next)
+	c.observe(s.Set, next, p.Waits)
 	if !changed {
 		return nil
 	}
@@ -180,7 +197,8 @@ func (c *Controller) settle(ctx context.Context, s plan.Snapshot, p plan.Plan, o
 	return nil
 }
 
-func (c *Controller) observe(set *appsv1.StatefulSet, s appsv1.StatefulSetStatus) {
+// observe tells the metrics of a set.
+func (c *Controller) observe(set *appsv1.StatefulSet, s appsv1.StatefulSetStatus, waits []plan.Wait) {
 	pods := telemetry.Pods{
 		Created:   s.Replicas,
 		Ready:     s.ReadyReplicas,
@@ -191,7 +209,15 @@ func (c *Controller) observe(set *appsv1.StatefulSet, s appsv1.StatefulSetStatus
 	if set.Spec.Replicas != nil {
 		pods.Wanted = *set.Spec.Replicas
 	}
-	c.metrics.Observed(telemetry.Key{Namespace: set.Namespace, Name: set.Name}, pods, plan.MaxUnavailable(set))
+	reasons := map[string]int{}
+	for _, w := range waits {
+		reasons[string(w.Reason)]++
+	}
+	c.metrics.Observed(telemetry.Key{Namespace: set.Namespace, Name: set.Name}, telemetry.Set{
+		Pods:           pods,
+		MaxUnavailable: plan.MaxUnavailable(set),
+		Waits:          reasons,
+	})
 }
 
 // scheduleNext wakes the set when time alone changes what has to be done.

@@ -433,7 +433,9 @@ func TestRefusedPod(t *testing.T) {
 			}
 		}
 		c.told()
+		c.mu.Lock()
 		refused = false
+		c.mu.Unlock()
 		pass(maxDelay)
 		if n := len(c.pods()); n != 3 {
 			c.t.Errorf("%v after it is accepted, web-2 is not there (%v)", maxDelay, time.Since(begin))

@@ -51,6 +51,8 @@ type Options struct {
 	Metrics *telemetry.Metrics
 	// Ready, if set, is called once sets are being worked on.
 	Ready func()
+	// Standby, if set, is called with true before the controller waits for leadership, and with false once it leads.
+	Standby func(bool)
 }
 
 func (o Options) withDefaults() Options {
@@ -61,6 +63,9 @@ func (o Options) withDefaults() Options {
 	o.LeaseName = cmp.Or(o.LeaseName, "ordinal-controller")
 	if o.Metrics == nil {
 		o.Metrics = telemetry.New()
+	}
+	if o.Standby == nil {
+		o.Standby = func(bool) {}
 	}
 	return o
 }
@@ -136,6 +141,7 @@ func lead(ctx context.Context, client kubernetes.Interface, o Options, work func
 	results := make(chan error, 1)
 	elector, err := newElector(client, o, func(leading context.Context) {
 		leads.Store(true)
+		o.Standby(false)
 		working, stop := context.WithCancel(ctx)
 		defer stop()
 		defer context.AfterFunc(leading, stop)()
@@ -150,6 +156,7 @@ func lead(ctx context.Context, client kubernetes.Interface, o Options, work func
 			release()
 		}
 	})()
+	o.Standby(true)
 	elector.Run(leasing)
 	if !leads.Load() {
 		return nil

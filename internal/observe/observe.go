@@ -45,6 +45,8 @@ const (
 
 // Look takes a snapshot of a set. What the snapshot says of back-off is left to the caller.
 func (o *Observer) Look(k Key, now time.Time) (plan.Snapshot, View, error) {
+	// Asked first: of a set that is read before it, the caches might show the last write only afterwards.
+	reached := o.watermark.IsReached(k)
 	obj, exists, err := o.informers.sets.GetStore().GetByKey(k.String())
 	if err != nil {
 		return plan.Snapshot{}, Gone, fmt.Errorf("get set %s from cache: %w", k, err)
@@ -52,7 +54,7 @@ func (o *Observer) Look(k Key, now time.Time) (plan.Snapshot, View, error) {
 	if !exists {
 		return plan.Snapshot{}, Gone, nil
 	}
-	if !o.watermark.IsReached(k) {
+	if !reached {
 		return plan.Snapshot{}, Stale, nil
 	}
 	set, ok := obj.(*appsv1.StatefulSet)

@@ -116,11 +116,15 @@ func (w *world) join(n int, p *corev1.Pod) {
 }
 
 func (w *world) placeRevisions() {
-	w.revisions = revision.Sorted(w.Revisions)
-	for _, r := range w.revisions {
+	for _, r := range revision.Sorted(w.Revisions) {
 		if metav1.GetControllerOfNoCopy(r) == nil {
+			// The selector may match what another set has left, too. Its revisions are kept for the one that bears its name.
+			if !revision.Fits(w.Set.Name, r.Name) {
+				continue
+			}
 			w.adoptedRevisions = append(w.adoptedRevisions, r)
 		}
+		w.revisions = append(w.revisions, r)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"hash/fnv"
 	"maps"
 	"slices"
+	"strings"
 	"strconv"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -59,6 +60,12 @@ func Hash(data []byte, collisions int32) string {
 // Name is the name of the revision of set with the given hash.
 func Name(set, hash string) string {
 	return set[:min(len(set), maxPrefix)] + "-" + hash
+}
+
+// Fits tells if a name is one that a revision of the set may have.
+func Fits(set, name string) bool {
+	hash, ok := strings.CutPrefix(name, Name(set, ""))
+	return ok && hash != "" && !strings.Contains(hash, "-")
 }
 
 // New is the revision of the template that set has now.

@@ -74,6 +74,27 @@ func TestName(t *testing.T) {
 	}
 }
 
+func TestFits(t *testing.T) {
+	long := strings.Repeat("x", 230)
+	for _, c := range []struct {
+		set, name string
+		want      bool
+	}{
+		{"web", "web-6d6896bddc", true},
+		{"web", Name("web", "0"), true},
+		{long, Name(long, "6d6896bddc"), true},
+		{"web", "db-6d6896bddc", false},
+		{"web", "web", false},
+		{"web", "web-", false},
+		{"web", "web-db-6d6896bddc", false},
+		{"web-db", "web-6d6896bddc", false},
+	} {
+		if got := Fits(c.set, c.name); got != c.want {
+			t.Errorf("%s fits %s: %t", c.name, c.set, got)
+		}
+	}
+}
+
 func TestNew(t *testing.T) {
 	set := newSet("one")
 	r, err := New(set, 7, 0)

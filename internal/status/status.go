@@ -29,6 +29,8 @@ func Settle(s plan.Snapshot, p plan.Plan, outcomes []plan.Outcome) (appsv1.State
 	if next.CollisionCount == nil {
 		next.CollisionCount = new(int32)
 	}
+	// A count of none and no count are the same: that alone is no reason to write.
+	before := *next.DeepCopy()
 	*next.CollisionCount += t.collisions
 	if p.Revisions.Known && !t.revisionMissing {
 		next.ObservedGeneration = max(next.ObservedGeneration, s.Set.Generation)
@@ -42,7 +44,7 @@ func Settle(s plan.Snapshot, p plan.Plan, outcomes []plan.Outcome) (appsv1.State
 		next.CurrentRevision, next.CurrentReplicas = next.UpdateRevision, next.UpdatedReplicas
 	}
 	setProgressing(&next, s, p, complete)
-	return next, !equality.Semantic.DeepEqual(next, s.Set.Status)
+	return next, !equality.Semantic.DeepEqual(next, before)
 }
 
 // tally is what outcomes changed.

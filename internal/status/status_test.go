@@ -54,6 +54,20 @@ func TestNothingChanges(t *testing.T) {
 	}
 }
 
+// TestNoCountIsNoChange is what kube-controller-manager does too: a collision count that is not there yet is written with the
+// next change.
+func TestNoCountIsNoChange(t *testing.T) {
+	w := settled(t)
+	w.Set.Status.CollisionCount = nil
+	if s, changed := settle(w); changed {
+		t.Errorf("the status changes from\n%+v to\n%+v", w.Set.Status, s)
+	}
+	w.Set.Status.ReadyReplicas = 0
+	if s, changed := settle(w); !changed || s.CollisionCount == nil {
+		t.Errorf("with another change, the status is %+v, changed %t", s, changed)
+	}
+}
+
 func TestCounts(t *testing.T) {
 	now := metav1.Now()
 	tests := map[string]struct {

@@ -5,10 +5,16 @@ package telemetry
 
 import (
 	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -99,31 +105,141 @@ func TestForWait(t *testing.T) {
 	}
 }
 
-func TestMetricsGoWithTheirSet(t *testing.T) {
+// sample gives every series, such as `ordinal_actions_total{action="CreatePod",…}`, with its value.
+func sample(t *testing.T, m *Metrics) map[string]string {
+	t.Helper()
+	recorder := httptest.NewRecorder()
+	Handler(m, &Health{}).ServeHTTP(recorder, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", http.NoBody))
+	if recorder.Code != http.StatusOK {
+		t.Fatalf("/metrics answers %d: %s", recorder.Code, recorder.Body)
+	}
+	series := map[string]string{}
+	for line := range strings.Lines(recorder.Body.String()) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), "} "); ok && !strings.HasPrefix(line, "#") {
+			series[name+"}"] = value
+		}
+	}
+	return series
+}
+
+func TestMetricsOfSets(t *testing.T) {
 	m := New()
-	m.Observed(Key{"default", "web"}, Pods{Wanted: 3}, 1)
-	m.Observed(Key{"default", "db"}, Pods{Wanted: 1}, 1)
-	m.Synced(SyncDone, time.Second)
-	m.Acted("CreatePod", "NoPod", "Done")
+	m.Observed(Key{"default", "web"}, Set{
+		Pods:           Pods{Wanted: 6, Created: 5, Ready: 4, Available: 3, Current: 2, Updated: 1},
+		MaxUnavailable: 7,
+		Waits:          map[string]int{"Budget": 1, "NotReady": 2},
+	})
+	m.Observed(Key{"default", "db"}, Set{Waits: map[string]int{"NotReady": 1}})
+	// What is no longer waited for is no longer told.
+	m.Observed(Key{"default", "db"}, Set{Waits: map[string]int{"Starting": 1}})
+	all := sample(t, m)
+	for series, want := range map[string]string{
+		`ordinal_statefulset_pods{name="web",namespace="default",state="wanted"}`:     "6",
+		`ordinal_statefulset_pods{name="web",namespace="default",state="created"}`:    "5",
+		`ordinal_statefulset_pods{name="web",namespace="default",state="ready"}`:      "4",
+		`ordinal_statefulset_pods{name="web",namespace="default",state="available"}`:  "3",
+		`ordinal_statefulset_pods{name="web",namespace="default",state="current"}`:    "2",
+		`ordinal_statefulset_pods{name="web",namespace="default",state="updated"}`:    "1",
+		`ordinal_statefulset_max_unavailable{name="web",namespace="default"}`:         "7",
+		`ordinal_statefulset_waits{name="web",namespace="default",reason="Budget"}`:   "1",
+		`ordinal_statefulset_waits{name="web",namespace="default",reason="NotReady"}`: "2",
+		`ordinal_statefulset_waits{name="db",namespace="default",reason="Starting"}`:  "1",
+		`ordinal_statefulset_waits{name="db",namespace="default",reason="NotReady"}`:  "",
+		`ordinal_sync_duration_seconds_count{result="stale"}`:                         "0",
+		`ordinal_sync_duration_seconds_count{result="conflict"}`:                      "0",
+		`ordinal_statefulset_pods{name="db",namespace="default",state="wanted"}`:      "0",
+	} {
+		if all[series] != want {
+			t.Errorf("%s is %q, want %q", series, all[series], want)
+		}
+	}
 	m.Forget(Key{"default", "web"})
-	families, err := m.Registry().Gather()
+	for series := range sample(t, m) {
+		if strings.Contains(series, `name="web"`) {
+			t.Errorf("%s outlives its set", series)
+		}
+	}
+}
+
+func TestCounts(t *testing.T) {
+	m := New()
+	m.Synced(SyncDone, 3*time.Millisecond)
+	m.Synced(SyncStale, 0)
+	m.Acted("CreatePod", "NoPod", "Done")
+	m.Acted("CreatePod", "NoPod", "Done")
+	m.Acted("CreatePod", "NoPod", "Failed")
+	all := sample(t, m)
+	for series, want := range map[string]string{
+		`ordinal_sync_duration_seconds_count{result="done"}`:                       "1",
+		`ordinal_sync_duration_seconds_sum{result="done"}`:                         "0.003",
+		`ordinal_sync_duration_seconds_bucket{result="done",le="0.002"}`:           "0",
+		`ordinal_sync_duration_seconds_bucket{result="done",le="0.008"}`:           "1",
+		`ordinal_sync_duration_seconds_count{result="stale"}`:                      "1",
+		`ordinal_actions_total{action="CreatePod",reason="NoPod",result="Done"}`:   "2",
+		`ordinal_actions_total{action="CreatePod",reason="NoPod",result="Failed"}`: "1",
+	} {
+		if all[series] != want {
+			t.Errorf("%s is %q, want %q", series, all[series], want)
+		}
+	}
+}
+
+// full gives metrics with at least one series each.
+func full() *Metrics {
+	m := New()
+	m.Observed(Key{"default", "web"}, Set{Waits: map[string]int{"NotReady": 1}})
+	m.Acted("CreatePod", "NoPod", "Done")
+	queue := workqueue.NewTypedRateLimitingQueueWithConfig(workqueue.DefaultTypedControllerRateLimiter[string](),
+		workqueue.TypedRateLimitingQueueConfig[string]{Name: "statefulset", MetricsProvider: m.Queue})
+	queue.ShutDown()
+	return m
+}
+
+// https://prometheus.io/docs/practices/naming/
+func TestMetricsAreNamedWell(t *testing.T) {
+	families, err := full().Registry().Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
-	series := map[string]int{}
+	problems, err := promlint.NewWithMetricFamilies(families).Lint()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
+	// The queue's metrics have the names that they have in all of Kubernetes.
+	name := regexp.MustCompile(`^(ordinal|workqueue)_`)
 	for _, f := range families {
-		series[f.GetName()] = len(f.GetMetric())
-	}
-	want := map[string]int{
-		"ordinal_statefulset_pods":            6,
-		"ordinal_statefulset_max_unavailable": 1,
-		"ordinal_actions_total":               1,
-		"ordinal_sync_duration_seconds":       3,
-	}
-	for name, n := range want {
-		if series[name] != n {
-			t.Errorf("%s has %d series, want %d", name, series[name], n)
+		if !name.MatchString(f.GetName()) {
+			t.Errorf("%s has a prefix of its own", f.GetName())
 		}
+	}
+}
+
+// docs/metrics.md has one row for each metric, with its type and labels.
+func TestMetricsAreDocumented(t *testing.T) {
+	families, err := full().Registry().Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile("../../docs/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		var labels []string
+		for _, l := range f.GetMetric()[0].GetLabel() {
+			labels = append(labels, "`"+l.GetName()+"`")
+		}
+		row := fmt.Sprintf("\n| `%s` | %s | %s | ", f.GetName(), strings.ToLower(f.GetType().String()), strings.Join(labels, ", "))
+		if !strings.Contains(string(page), row) {
+			t.Errorf("docs/metrics.md has no row that begins with %q", strings.TrimSpace(row))
+		}
+	}
+	rows := strings.Count(string(page), "\n| `")
+	if rows != len(families) {
+		t.Errorf("docs/metrics.md has %d rows for %d metrics", rows, len(families))
 	}
 }
 

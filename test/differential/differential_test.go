@@ -131,6 +131,7 @@ func TestOneSync(t *testing.T) {
 		s.Options.IgnoreMaxUnavailable = n%2 == 1
 		setGate(t, !s.Options.IgnoreMaxUnavailable)
 		c := compare(t, s)
+		compared.worlds++
 		diff := c.differences()
 		if len(diff) == 0 && equality.Semantic.DeepEqual(c.ours.Set.Status, c.theirs.Set.Status) {
 			counts["the same"]++

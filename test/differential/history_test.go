@@ -160,6 +160,7 @@ func TestHistories(t *testing.T) {
 		s.Options.Defaulter = appsdefaults.SetObjectDefaults_StatefulSet
 		ours, theirs := sim.From(s), sim.From(s)
 		story := []string{describeSet(s.Set)}
+		compared.histories++
 		for range 6 {
 			a, b := settleOurs(t, ours), settleIncumbent(t, theirs)
 			diff := atRest(ours, theirs, a.deleted, b.deleted)

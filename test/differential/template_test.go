@@ -53,6 +53,7 @@ func TestTemplates(t *testing.T) {
 			t.Fatal(err)
 		}
 		a, b := describe(ours), describe(theirs)
+		compared.templates++
 		if len(a) != 3 || !slices.Equal(a, b) {
 			t.Fatalf("seed %d template %d: ours is\n%q, theirs is\n%q", *seed, n, a, b)
 		}

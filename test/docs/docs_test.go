@@ -63,6 +63,20 @@ func read(t *testing.T, file string) string {
 	return string(content)
 }
 
+// pages are the documents, as paths from the root.
+func pages(t *testing.T) []string {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
+	if err != nil || len(found) < 2 {
+		t.Fatalf("documents are %v, %v", found, err)
+	}
+	all := []string{"README.md", "CONTRIBUTING.md"}
+	for _, page := range found {
+		all = append(all, filepath.Join("docs", filepath.Base(page)))
+	}
+	return all
+}
+
 func TestEveryPackageHasADocSentence(t *testing.T) {
 	sentence := regexp.MustCompile(`^(Package|Command) \w+ [^.]*[a-z]`)
 	for folder, doc := range packageDocs(t) {
@@ -92,7 +106,7 @@ func TestArchitectureNamesEveryFolder(t *testing.T) {
 
 func TestLinksLeadSomewhere(t *testing.T) {
 	link := regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`)
-	for _, page := range []string{"README.md", "CONTRIBUTING.md", "docs/architecture.md"} {
+	for _, page := range pages(t) {
 		for _, match := range link.FindAllStringSubmatch(read(t, page), -1) {
 			target := filepath.Join(root, filepath.Dir(page), match[1])
 			if _, err := os.Stat(target); err != nil {
@@ -108,7 +122,7 @@ func TestNamedMakeTargetsExist(t *testing.T) {
 		targets[match[1]] = true
 	}
 	mention := regexp.MustCompile("(?m)(?:`|^\\$? *)make ([a-z0-9-]+)")
-	for _, page := range []string{"README.md", "CONTRIBUTING.md", "docs/architecture.md"} {
+	for _, page := range pages(t) {
 		for _, match := range mention.FindAllStringSubmatch(read(t, page), -1) {
 			if !targets[match[1]] {
 				t.Errorf("%s names make %s, which is no documented target of the Makefile", page, match[1])

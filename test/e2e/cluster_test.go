@@ -80,7 +80,7 @@ func (c *cluster) command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd.Dir = c.dir
 	cmd.Env = []string{
 		"PATH=" + c.path, "HOME=" + c.dir, "LANG=C.UTF-8", "TERM=xterm", "SHELL=/bin/sh", "KUBECTL_KUBERC=false",
-		"ORDINAL_DATA_DIR=" + c.data, "KUBECONFIG=" + c.kubeconfig,
+		"ORDINAL_DATA_DIR=" + c.data, "KUBECONFIG=" + c.kubeconfig, mark,
 	}
 	cmd.WaitDelay = 5 * time.Second
 	return cmd

@@ -80,8 +80,8 @@ func prepare(ctx context.Context) error {
 	if suite.before, err = inspect(ctx); err != nil {
 		return err
 	}
-	for _, p := range processes() {
-		if filepath.Base(p.exe) == "containerd" || slices.Contains(p.args, "up") {
+	for _, p := range everyProcess() {
+		if filepath.Base(p.exe) == "ordinal" && slices.Contains(p.args, "up") {
 			return fmt.Errorf("a cluster runs already, stop it first (ordinal down): %s", describe([]process{p}))
 		}
 	}

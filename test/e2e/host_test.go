@@ -130,31 +130,42 @@ type process struct {
 	args []string
 }
 
-// processes are all that run one of a cluster's programs, but not for a user at a terminal, or run in a pod.
+// mark is in the environment of everything that the tests start, and of what that starts.
+const mark = "ORDINAL_E2E=yes"
+
+// processes are all that are part of a cluster of the tests, or run in a pod.
 func processes() []process {
 	var found []process
-	for _, name := range children("/proc") {
-		pid, err := strconv.Atoi(name)
-		if err != nil || pid == os.Getpid() {
-			continue
-		}
-		p := look(pid)
-		control, err := os.ReadFile(filepath.Join("/proc", name, "cgroup"))
+	for _, p := range everyProcess() {
+		dir := filepath.Join("/proc", strconv.Itoa(p.pid))
+		environment, err := os.ReadFile(filepath.Join(dir, "environ"))
 		if err != nil {
 			continue // it is gone
 		}
-		if p.isPart() || strings.Contains(string(control), "kubepods") {
+		group, err := os.ReadFile(filepath.Join(dir, "cgroup"))
+		if err != nil {
+			continue
+		}
+		ours := slices.Contains(strings.Split(string(environment), "\x00"), mark)
+		if ours && p.isPart() || strings.Contains(string(group), "kubepods") {
 			found = append(found, p)
 		}
 	}
 	return found
 }
 
-// isPart tells whether a process is the supervisor or what it started.
-func (p process) isPart() bool {
-	if filepath.Dir(p.exe) != suite.bin {
-		return false
+func everyProcess() []process {
+	var found []process
+	for _, name := range children("/proc") {
+		if pid, err := strconv.Atoi(name); err == nil {
+			found = append(found, look(pid))
+		}
 	}
+	return found
+}
+
+// isPart tells whether a process is a supervisor or what it started.
+func (p process) isPart() bool {
 	switch filepath.Base(p.exe) {
 	case "ordinal":
 		return slices.Contains(p.args, "up") || slices.Contains(p.args, "component")

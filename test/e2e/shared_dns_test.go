@@ -5,6 +5,7 @@ package e2e
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"regexp"
 	"slices"
 	"strings"
@@ -78,8 +79,7 @@ func TestPeerNames(t *testing.T) {
 // has asked too early.
 func TestNamesFollowReadiness(t *testing.T) {
 	s := onShared(t)
-	name := "web-0.web-svc." + s.name + ".svc.cluster.local."
-	s.asker("while :; do nslookup " + name + " 2>&1 | tr '\\n' '|'; echo; sleep 0.1; done")
+	s.asker(askFor("web-0.web-svc." + s.name + ".svc.cluster.local."))
 	story := s.watchPods()
 	s.apply(webService())
 	s.awaitAnswer(time.Time{}, false)
@@ -114,10 +114,74 @@ func TestNamesFollowReadiness(t *testing.T) {
 	s.checkAnswers(turn, s.awaitAnswer(turn.at, false))
 }
 
-// answer is what the asker was told at one time.
+// A replaced pod's name never leads to another pod, nor to two; and when the new pod is ready, the old address is gone.
+func TestNamesOfReplacedPods(t *testing.T) {
+	s := onShared(t)
+	s.webOf(3, withoutClaims, parallel)
+	var domains []string
+	for _, pod := range []string{"web-0", "web-1", "web-2"} {
+		domains = append(domains, pod+".web-svc."+s.name+".svc.cluster.local.")
+	}
+	s.asker(askFor(domains...))
+	story := s.watchPods()
+	random := rand.New(rand.NewPCG(seed(t), 0))
+	began := time.Now()
+	for range 8 {
+		pod, told := fmt.Sprintf("web-%d", random.IntN(3)), story.now()
+		s.kubectl("delete", "pod", pod, "--wait=false")
+		story.await(told, pod, ready)
+	}
+	s.awaitAnswer(time.Now(), true)
+
+	answers, err := s.answers(began)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(answers) < 100 {
+		t.Errorf("there are only %d answers", len(answers))
+	}
+	chapters, _ := story.since(0)
+	for _, a := range answers {
+		pod, _, _ := strings.Cut(a.name, ".")
+		switch current := addressesOf(chapters, pod, a.at); {
+		case len(a.addresses) > 1:
+			t.Errorf("at %v %s is at %v", a.at, pod, a.addresses)
+		case len(a.addresses) == 1 && !slices.Contains(current, a.addresses[0]):
+			t.Errorf("at %v %s is at %v, the pod at %v", a.at, pod, a.addresses, current)
+		}
+	}
+}
+
+// addressesOf are the addresses at which the name of a pod may be at a time: that of the last pod of the name that was ready,
+// and, as an answer and the watch cross each other, those which became the right one a moment before or after.
+func addressesOf(chapters []chapter, pod string, at time.Time) []string {
+	const crossing = 200 * time.Millisecond
+	var may []string
+	for _, c := range chapters {
+		if c.pod != pod || c.turn != ready || c.at.After(at.Add(crossing)) {
+			continue
+		}
+		if c.at.Before(at.Add(-crossing)) {
+			may = nil
+		}
+		may = append(may, c.address)
+	}
+	return may
+}
+
+// answer is what the asker was told of a name at one time.
 type answer struct {
-	at    time.Time
-	found bool
+	at        time.Time
+	name      string
+	addresses []string
+}
+
+func (a answer) found() bool { return len(a.addresses) > 0 }
+
+// askFor is a shell line that asks for names again and again, and tells each answer in one line.
+func askFor(names ...string) string {
+	return "while :; do for name in " + strings.Join(names, " ") +
+		"; do echo $name $(nslookup $name 2>&1 | tr '\\n' '|'); sleep 0.05; done; done"
 }
 
 // answers are what the asker was told from a time on; the runtime stamps the lines.
@@ -133,8 +197,9 @@ func (s *space) answers(from time.Time) ([]answer, error) {
 		if err != nil {
 			return nil, err
 		}
+		name, text, _ := strings.Cut(text, " ")
 		if at.After(from) {
-			told = append(told, answer{at: at, found: len(addressesIn(strings.ReplaceAll(text, "|", "\n"))) > 0})
+			told = append(told, answer{at: at, name: name, addresses: addressesIn(strings.ReplaceAll(text, "|", "\n"))})
 		}
 	}
 	return told, nil
@@ -149,7 +214,7 @@ func (s *space) awaitAnswer(after time.Time, found bool) answer {
 		if err != nil {
 			return err
 		}
-		i := slices.IndexFunc(told, func(a answer) bool { return a.found == found })
+		i := slices.IndexFunc(told, func(a answer) bool { return a.found() == found })
 		if i < 0 {
 			return fmt.Errorf("%d answers say the opposite", len(told))
 		}
@@ -172,7 +237,7 @@ func (s *space) checkAnswers(turn chapter, first answer) {
 		s.Fatal(err)
 	}
 	for _, a := range told {
-		if a.found != first.found && a.at.Sub(turn.at) > prompt {
+		if a.found() != first.found() && a.at.Sub(turn.at) > prompt {
 			s.Errorf("%s, but an answer %v later denies it", turn, a.at.Sub(turn.at))
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -16,10 +17,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // A volume is a directory of its own on this node, of the capacity asked for, and follows its reclaim policy.
-func TestVolumes(t *testing.T) {
+func TestVolumes(t *testing.T) { //nolint:tparallel // tests on the shared cluster run one by one, but these cases do not meet
 	s := onShared(t)
 	classes := map[string]storagev1.StorageClass{}
 	for _, class := range get[storagev1.StorageClassList](s, "storageclass").Items {
@@ -43,6 +45,7 @@ func TestVolumes(t *testing.T) {
 
 	for class, keeps := range map[string]bool{"": false, "fast": false, className: false, s.name: true} {
 		t.Run(fmt.Sprintf("class %q", class), func(t *testing.T) {
+			t.Parallel()
 			checkVolume(s.in(t), class, keeps)
 		})
 	}
@@ -105,6 +108,81 @@ func checkVolume(s *space, class string, keeps bool) {
 		s.Errorf("the retained volume %s has lost its content", dir)
 	}
 	s.kubectl("delete", "pv", volume.Name)
+}
+
+// A claim that is deleted together with its pod is made anew before the pod is; so is one that a pod waits for.
+func TestClaimIsDeleted(t *testing.T) {
+	s := onShared(t)
+	s.webOf(3)
+	s.mark(3)
+	lives := s.lives()
+	delete(lives, "web-1")
+
+	t.Run("with its pod", func(t *testing.T) {
+		s := s.in(t)
+		old := s.claims()["www-web-1"].UID
+		s.kubectl("delete", "pvc", "www-web-1", "--wait=false")
+		s.kubectl("delete", "pod", "web-1")
+		s.awaitReady(3)
+		s.checkNewClaim(old)
+		if left := s.exec("web-1", "ls /usr/share/nginx/html"); left != "" {
+			t.Errorf("the new volume holds %q", left)
+		}
+	})
+	t.Run("while a finalizer keeps it", func(t *testing.T) {
+		s := s.in(t)
+		old := s.claims()["www-web-1"].UID
+		s.kubectl("patch", "pvc", "www-web-1", "--type=json", `--patch=[{"op":"add","path":"/metadata/finalizers/-","value":"example.test/keeps-it"}]`)
+		s.kubectl("delete", "pvc", "www-web-1", "--wait=false")
+		s.kubectl("delete", "pod", "web-1")
+		s.throughout(5*time.Second, "no pod runs on a claim that is going", func() error {
+			if pod, there := s.pods()["web-1"]; there && pod.Status.Phase != corev1.PodPending {
+				return fmt.Errorf("web-1 is %s", pod.Status.Phase)
+			}
+			return nil
+		})
+		s.eventually(patience, "an event tells what is waited for", func() error {
+			events := s.eventsOf("StatefulSet", "web") + s.eventsOf("Pod", "web-1")
+			if !regexp.MustCompile(`www-web-1.*(delet|terminat)`).MatchString(events) {
+				return fmt.Errorf("events are:\n%s", events)
+			}
+			return nil
+		})
+		s.kubectl("patch", "pvc", "www-web-1", "--type=merge", `--patch={"metadata":{"finalizers":null}}`)
+		s.awaitReady(3)
+		s.checkNewClaim(old)
+	})
+	t.Run("while its pod waits for a node", func(t *testing.T) {
+		s := s.in(t)
+		old := s.claims()["www-web-1"].UID
+		s.patch(`{"spec":{"updateStrategy":{"type":"OnDelete","rollingUpdate":null},"template":{"spec":{"nodeSelector":{"no":"such-node"}}}}}`)
+		s.kubectl("delete", "pod", "web-1")
+		s.eventually(patience, "web-1 waits for a node", func() error {
+			if events := s.eventsOf("Pod", "web-1"); !strings.Contains(events, "FailedScheduling") {
+				return fmt.Errorf("events are:\n%s", events)
+			}
+			return nil
+		})
+		s.kubectl("delete", "pvc", "www-web-1", "--wait=false")
+		s.eventually(patience, "the claim is made anew", func() error {
+			if claim, there := s.claims()["www-web-1"]; !there || claim.UID == old || claim.DeletionTimestamp != nil {
+				return fmt.Errorf("it is %s, deleted at %v", claim.UID, claim.DeletionTimestamp)
+			}
+			return nil
+		})
+		s.patch(`{"spec":{"template":{"spec":{"nodeSelector":null}}}}`)
+		s.kubectl("delete", "pod", "web-1", "--wait=false")
+		s.awaitReady(3)
+	})
+	s.checkSameLives(lives)
+}
+
+// checkNewClaim checks that web-1 runs on another claim than before.
+func (s *space) checkNewClaim(old types.UID) {
+	s.Helper()
+	if claim := s.claims()["www-web-1"]; claim.UID == old || claim.Status.Phase != corev1.ClaimBound {
+		s.Errorf("claim www-web-1 is %s, the old one: %t", claim.Status.Phase, claim.UID == old)
+	}
 }
 
 // writer is a pod that writes its name into its volume and ends.

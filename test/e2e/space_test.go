@@ -62,22 +62,26 @@ func (s *space) kubectl(args ...string) string {
 	return out.stdout
 }
 
-// apply applies a manifest: a text, or anything that marshals to one object.
+// apply applies a manifest, a text or anything that marshals to one object, or ends the test.
 func (s *space) apply(manifest any) {
 	s.Helper()
+	if err := s.tryApply(manifest); err != nil {
+		s.Fatal(err)
+	}
+}
+
+func (s *space) tryApply(manifest any) error {
 	text, isText := manifest.(string)
 	if !isText {
 		encoded, err := json.Marshal(manifest)
 		if err != nil {
-			s.Fatal(err)
+			return err
 		}
 		text = string(encoded)
 	}
 	cmd := s.command("apply", "-f", "-")
 	cmd.Stdin = strings.NewReader(text)
-	if err := finish(cmd).err(); err != nil {
-		s.Fatal(err)
-	}
+	return finish(cmd).err()
 }
 
 // get decodes what `kubectl get ARGS -o json` gives.

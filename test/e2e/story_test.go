@@ -28,6 +28,7 @@ const (
 // chapter is one turn in a pod's life, and when the watch told it.
 type chapter struct {
 	pod, turn string
+	address   string
 	at        time.Time
 }
 
@@ -83,7 +84,21 @@ func (s *space) watchPods() *story {
 	case <-time.After(patience):
 		s.Fatal("the watch was not accepted")
 	}
+	pods := s.pods()
+	s.eventually(patience, "the story knows the pods that are there already", func() error { return story.knows(pods) })
 	return story
+}
+
+// knows is nil once the story has come to all these pods.
+func (s *story) knows(pods map[string]corev1.Pod) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for name, pod := range pods {
+		if _, known := s.last[pod.UID]; !known {
+			return fmt.Errorf("it does not know %s", name)
+		}
+	}
+	return nil
 }
 
 // read takes the watch's events until it ends.
@@ -107,7 +122,7 @@ func (s *story) tell(at time.Time, event string, pod corev1.Pod) {
 	before, known := s.last[pod.UID]
 	turn := func(happened bool, turn string) {
 		if happened {
-			s.chapters = append(s.chapters, chapter{pod: pod.Name, turn: turn, at: at})
+			s.chapters = append(s.chapters, chapter{pod: pod.Name, turn: turn, address: pod.Status.PodIP, at: at})
 		}
 	}
 	terminating := pod.DeletionTimestamp != nil

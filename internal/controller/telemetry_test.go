@@ -1,0 +1,203 @@
+// Copyright The Ordinal Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/kubernetes/scheme"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/tools/record"
+
+	"github.com/ordinal-dev/ordinal/internal/telemetry"
+)
+
+// spaced records one event after the other, so that no two bear the time of the same nanosecond. Their names are made from
+// it, and in virtual time it would be the same for many.
+type spaced struct {
+	record.EventRecorder
+	turn chan struct{}
+}
+
+func (s spaced) Event(o runtime.Object, kind, reason, message string) {
+	s.turn <- struct{}{}
+	<-time.After(time.Nanosecond)
+	s.EventRecorder.Event(o, kind, reason, message)
+	<-s.turn
+}
+
+// client-go by itself drops all but about 25 events of a set. Here they are grouped from the hundredth on, and none is lost.
+func TestNoEventIsLost(t *testing.T) {
+	const pods = 200
+	for _, policy := range []appsv1.PodManagementPolicyType{appsv1.OrderedReadyPodManagement, appsv1.ParallelPodManagement} {
+		t.Run(string(policy), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t)
+				// Not all at once: client-go's fake holds no more than 100 changes.
+				c.readyAfter = func(pod *corev1.Pod) time.Duration {
+					return time.Duration(pod.Name[len(pod.Name)-1]%4) * 100 * time.Millisecond
+				}
+				sink := fake.NewClientset()
+				broadcaster := newBroadcaster(t.Context())
+				defer broadcaster.Shutdown()
+				broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: sink.CoreV1().Events("")})
+				recorder := broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: telemetry.Component})
+				c.recorder = spaced{recorder, make(chan struct{}, 1)}
+				defer c.run(Options{})()
+				c.create(setsResource, newSet(func(s *appsv1.StatefulSet) {
+					s.Spec.Replicas, s.Spec.PodManagementPolicy = new(int32(pods)), policy
+				}))
+				pass(time.Minute)
+
+				list, err := sink.CoreV1().Events(namespace).List(t.Context(), metav1.ListOptions{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				told, groups := int32(0), 0
+				for i := range list.Items {
+					e := &list.Items[i]
+					if e.Reason != telemetry.EventSuccessfulCreate || e.Source.Component != telemetry.Component {
+						t.Errorf("an event is %s %s of %s", e.Reason, e.Message, e.Source.Component)
+					}
+					told += e.Count
+					if strings.HasPrefix(e.Message, "(combined from similar events): ") {
+						groups++
+					}
+				}
+				// One for each pod and each claim.
+				if told != 2*pods || len(list.Items) != 100 || groups != 1 {
+					t.Errorf("%d events are told by %d objects, %d of them groups", told, len(list.Items), groups)
+				}
+			})
+		})
+	}
+}
+
+// series gives all series of a set, without its labels.
+func series(t *testing.T, m *telemetry.Metrics, set string) map[string]string {
+	t.Helper()
+	recorder := httptest.NewRecorder()
+	request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", http.NoBody)
+	telemetry.Handler(m, &telemetry.Health{}).ServeHTTP(recorder, request)
+	values := map[string]string{}
+	labels := fmt.Sprintf("name=%q,namespace=%q", set, namespace)
+	for line := range strings.Lines(recorder.Body.String()) {
+		if metric, value, ok := strings.Cut(strings.TrimSpace(line), "} "); ok && strings.Contains(metric, labels) {
+			values[strings.Replace(metric, labels, "", 1)+"}"] = value
+		}
+	}
+	return values
+}
+
+// A set's series are those of its last sync, and go with it.
+func TestSeriesOfASet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		m := telemetry.New()
+		defer c.run(Options{Metrics: m})()
+		c.readyAfter = func(pod *corev1.Pod) time.Duration {
+			if pod.Name == "web-1" {
+				return -1
+			}
+			return time.Second
+		}
+		c.create(setsResource, newSet())
+		c.create(setsResource, newSet(func(s *appsv1.StatefulSet) { s.Name, s.Spec.Replicas = "db", new(int32(0)) }))
+		settle()
+		want := map[string]string{
+			`ordinal_statefulset_pods{,state="wanted"}`:     "3",
+			`ordinal_statefulset_pods{,state="created"}`:    "2",
+			`ordinal_statefulset_pods{,state="ready"}`:      "1",
+			`ordinal_statefulset_pods{,state="available"}`:  "1",
+			`ordinal_statefulset_pods{,state="current"}`:    "2",
+			`ordinal_statefulset_pods{,state="updated"}`:    "2",
+			`ordinal_statefulset_max_unavailable{}`:         "1",
+			`ordinal_statefulset_waits{,reason="Starting"}`: "1",
+		}
+		if got := series(t, m, "web"); !maps.Equal(got, want) {
+			t.Errorf("the series are %v, want %v", got, want)
+		}
+		if err := c.tracker().Delete(setsResource, namespace, "web"); err != nil {
+			t.Fatal(err)
+		}
+		settle()
+		if left := series(t, m, "web"); len(left) != 0 {
+			t.Errorf("of a set that is gone, %v is left", left)
+		}
+		if got := series(t, m, "db")[`ordinal_statefulset_pods{,state="wanted"}`]; got != "0" {
+			t.Errorf("of the other set, %q pods are wanted", got)
+		}
+	})
+}
+
+func TestResultOf(t *testing.T) {
+	broken := errors.New("broken")
+	for _, tt := range []struct {
+		ends []error
+		want string
+		err  error
+	}{
+		{[]error{nil, nil}, telemetry.SyncDone, nil},
+		{[]error{errConflict, nil}, telemetry.SyncConflict, errConflict},
+		{[]error{nil, errConflict}, telemetry.SyncConflict, errConflict},
+		{[]error{broken, nil}, telemetry.SyncFailed, broken},
+		{[]error{broken, errConflict}, telemetry.SyncFailed, broken},
+		{[]error{errConflict, broken}, telemetry.SyncFailed, broken},
+	} {
+		result, err := resultOf(tt.ends...)
+		if result != tt.want || !errors.Is(err, tt.err) {
+			t.Errorf("%v end in %s, %v", tt.ends, result, err)
+		}
+	}
+}
+
+// A controller that waits for leadership is as ready as it can be.
+func TestStandby(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset()
+		ctx, stop := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		start := func() *telemetry.Health {
+			h := &telemetry.Health{}
+			wg.Go(func() {
+				err := lead(ctx, client, Options{Standby: h.Standby}.withDefaults(), func(ctx context.Context) error {
+					if h.IsReady() {
+						t.Error("the leader is ready before it works")
+					}
+					h.Working()
+					<-ctx.Done()
+					return nil
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			})
+			pass(time.Minute)
+			return h
+		}
+		if leader := start(); !leader.IsReady() {
+			t.Error("the leader is not ready")
+		}
+		if other := start(); !other.IsReady() {
+			t.Error("the one that stands by is not ready")
+		}
+		stop()
+		wg.Wait()
+	})
+}
