@@ -4,13 +4,17 @@
 package plan_test
 
 import (
+	"errors"
 	"maps"
 	"slices"
+	"strconv"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/ordinal-dev/ordinal/internal/plan"
 	"github.com/ordinal-dev/ordinal/internal/sim"

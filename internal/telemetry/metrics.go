@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package telemetry names what Ordinal's controller tells about itself: its metrics, the reasons of its events and the keys
-// of its logs. It decides nothing.
+// of its logs. It serves the metrics, and decides nothing.
 package telemetry
 
 import (

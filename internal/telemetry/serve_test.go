@@ -24,9 +24,9 @@ import (
 )
 
 // get gives the status and the body of an answer.
-func get(t *testing.T, client *http.Client, url string) (code int, body string) {
+func get(ctx context.Context, t *testing.T, client *http.Client, url string) (code int, body string) {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +91,7 @@ func TestServe(t *testing.T) {
 	client := &http.Client{}
 	check := func(path string, wantCode int, wantBody string) {
 		t.Helper()
-		if code, body := get(t, client, url+path); code != wantCode || !strings.Contains(body, wantBody) {
+		if code, body := get(t.Context(), t, client, url+path); code != wantCode || !strings.Contains(body, wantBody) {
 			t.Errorf("%s answers %d %q, want %d and %q", path, code, body, wantCode, wantBody)
 		}
 	}
@@ -141,13 +141,13 @@ func TestServeWithTLS(t *testing.T) {
 		}}
 	}
 	url := "https://" + l.Addr().String() + "/healthz"
-	err := ServeWhile(t.Context(), l, Handler(New(), &Health{}), func(context.Context) error {
-		if code, _ := get(t, client(pool), url); code != http.StatusOK {
+	err := ServeWhile(t.Context(), l, Handler(New(), &Health{}), func(ctx context.Context) error {
+		if code, _ := get(ctx, t, client(pool), url); code != http.StatusOK {
 			t.Errorf("over TLS the answer is %d", code)
 		}
 		// A renewed certificate is served from the next connection on.
 		renewed := identity(t, e)
-		if code, _ := get(t, client(renewed), url); code != http.StatusOK {
+		if code, _ := get(ctx, t, client(renewed), url); code != http.StatusOK {
 			t.Errorf("with the renewed certificate the answer is %d", code)
 		}
 		return nil

@@ -232,7 +232,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 		for _, l := range f.GetMetric()[0].GetLabel() {
 			labels = append(labels, "`"+l.GetName()+"`")
 		}
-		row := fmt.Sprintf("\n| `%s` | %s | %s | ", f.GetName(), strings.ToLower(f.GetType().String()), strings.Join(labels, ", "))
+		row := fmt.Sprintf("\n| %#q | %s | %s | ", f.GetName(), strings.ToLower(f.GetType().String()), strings.Join(labels, ", "))
 		if !strings.Contains(string(page), row) {
 			t.Errorf("docs/metrics.md has no row that begins with %q", strings.TrimSpace(row))
 		}

@@ -111,7 +111,8 @@ func deletions(p plan.Plan) []string {
 }
 
 func describeStatus(s appsv1.StatefulSetStatus) string {
-	collisions := int32(-1)
+	// No count and a count of none are the same.
+	collisions := int32(0)
 	if s.CollisionCount != nil {
 		collisions = *s.CollisionCount
 	}
