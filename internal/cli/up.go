@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
+	"k8s.io/klog/v2"
 
 	"github.com/ordinal-dev/ordinal/internal/cluster"
 	"github.com/ordinal-dev/ordinal/internal/cluster/layout"
@@ -68,6 +70,8 @@ Services, DNS, storage, and Ordinal's StatefulSet controller. It runs until Ctrl
 // up runs a cluster until ctx ends. A second signal during the stop ends the patience with pods that do not end.
 func up(ctx context.Context, o cluster.Options, out io.Writer) error {
 	detached := isDetached()
+	// What libraries log in this process is told by our own lines, or by the error that comes of it.
+	klog.SetSlogLogger(slog.New(slog.DiscardHandler))
 	report := func(line string) { _, _ = fmt.Fprintln(out, line) }
 	report("starting a cluster in " + o.DataDir)
 	c, err := cluster.Start(ctx, o, version, report)

@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
@@ -108,11 +109,22 @@ func (c *Cluster) prepare(ctx context.Context, version string) error {
 	return network.Up(ctx)
 }
 
-// checkHost looks at the host before anything on it is changed.
+// closing is how long the sockets of processes that were just killed may take to close.
+const closing = 5 * time.Second
+
+// checkHost looks at the host before anything on it is changed. Where the last cluster was killed, its ports may take a
+// moment to get free.
 func (c *Cluster) checkHost(ctx context.Context) error {
-	results := doctor.Run(ctx, doctor.Options{DataDir: string(c.data), BinDir: c.binDir, APIPort: c.APIPort})
+	options := doctor.Options{DataDir: string(c.data), BinDir: c.binDir, APIPort: c.APIPort}
+	failures := doctor.Failures(doctor.Run(ctx, options))
+	if last, err := ReadState(string(c.data)); len(failures) > 0 && err == nil && last.Phase == PhaseDead {
+		_ = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, closing, false, func(ctx context.Context) (bool, error) {
+			failures = doctor.Failures(doctor.Run(ctx, options))
+			return len(failures) == 0, nil
+		})
+	}
 	var errs []error
-	for _, failure := range doctor.Failures(results) {
+	for _, failure := range failures {
 		errs = append(errs, fmt.Errorf("%s: %s; %s", failure.Name, failure.Detail, failure.Remedy))
 	}
 	return errors.Join(errs...)

@@ -188,6 +188,20 @@ func look(pid int) process {
 	return p
 }
 
+// allDead is nil when none of these processes holds anything any more: a killed one keeps its ports until it is a zombie.
+func allDead(pids []int) error {
+	for _, pid := range pids {
+		stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+		if err != nil {
+			continue // it is gone
+		}
+		if _, state, _ := strings.Cut(string(stat), ") "); !strings.HasPrefix(state, "Z") {
+			return fmt.Errorf("process %d is in state %.1s", pid, state)
+		}
+	}
+	return nil
+}
+
 func describe(all []process) []string {
 	var found []string
 	for _, p := range all {

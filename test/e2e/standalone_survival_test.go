@@ -6,10 +6,10 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,17 +24,14 @@ func TestSupervisorIsKilled(t *testing.T) {
 	s := startedWithSet(t, c)
 	lives, claims, revisions := s.lives(), s.claims(), names(s.revisions())
 	supervisor := parentOf(t, c.mustStatus(t)["etcd"].PID)
+	parts := []int{supervisor}
+	for _, part := range c.mustStatus(t) {
+		parts = append(parts, part.PID)
+	}
 	if err := syscall.Kill(supervisor, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, patience, "the parts die with the supervisor", func() error {
-		for _, p := range processes() {
-			if filepath.Base(p.exe) == "ordinal" || filepath.Base(p.exe) == "containerd" {
-				return fmt.Errorf("%d %v runs", p.pid, p.args)
-			}
-		}
-		return nil
-	})
+	eventually(t, patience, "the parts die with the supervisor", func() error { return allDead(parts) })
 	if out := c.run(t.Context(), "status"); !strings.Contains(out.stdout, "dead") || strings.Contains(out.stdout, running) {
 		t.Errorf("status of a dead cluster: %s", said(out))
 	}
@@ -68,17 +65,14 @@ func TestDataSurvives(t *testing.T) {
 			}
 		}},
 		{"kill everything", func(t *testing.T) {
+			killed := map[int]bool{}
 			for range 3 { // pods have processes that are only seen once their parents are gone
 				for _, p := range processes() {
+					killed[p.pid] = true
 					_ = syscall.Kill(p.pid, syscall.SIGKILL) // it may have died with another
 				}
 			}
-			eventually(t, patience, "all is dead", func() error {
-				if left := describe(processes()); len(left) > 0 {
-					return fmt.Errorf("%v run", left)
-				}
-				return nil
-			})
+			eventually(t, patience, "all is dead", func() error { return allDead(slices.Collect(maps.Keys(killed))) })
 		}},
 	} {
 		t.Run(how.name, func(t *testing.T) {
@@ -171,7 +165,7 @@ func interrupt(t *testing.T, cmd *exec.Cmd, moment time.Duration) {
 		_ = cmd.Process.Kill()
 		t.Fatalf("it runs 30 s after Ctrl-C:\n%s", said.said())
 	}
-	if !cmd.ProcessState.Exited() {
+	if !cmd.ProcessState.Exited() && said.said() != "" { // before its first word, nothing is there to be put in order
 		t.Errorf("it did not end in order: %v", cmd.ProcessState)
 	}
 	if strings.Contains(said.said(), "panic") || strings.Contains(said.said(), "goroutine ") {
