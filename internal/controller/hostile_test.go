@@ -208,6 +208,10 @@ func TestMischief(t *testing.T) {
 					t.Errorf("of another set, %d pods are ready", ready)
 				}
 				s.idle(time.Minute)
+				// A set of three takes seven writes and some of status; what is refused is tried few times.
+				if attempts > 60 {
+					t.Errorf("in a minute, %d writes are tried", attempts)
+				}
 				told := strings.Join(s.told(), "\n")
 				if m.event != "" && !strings.Contains(told, m.event) || m.event == "" && strings.Contains(told, "Warning") {
 					t.Errorf("told is\n%s\nwant %q", told, m.event)
@@ -217,11 +221,11 @@ func TestMischief(t *testing.T) {
 				}
 				s.do(func() { attempts = 0 })
 				s.idle(20 * time.Minute)
-				// One each half a minute.
-				if attempts > 41 {
+				// Each pod that was ever tried has one try in half a minute, and after a few none that is new has its turn.
+				if attempts > 125 {
 					t.Errorf("in 20 minutes, %d writes are tried", attempts)
 				}
-				if n := len(s.told()); n > 41 {
+				if n := len(s.told()); n > 125 {
 					t.Errorf("in 20 minutes, %d events are told", n)
 				}
 			})
@@ -265,4 +269,31 @@ func (s *stage) status(name string) appsv1.StatefulSetStatus {
 		s.t.Fatal(err)
 	}
 	return set.Status
+}
+
+// One pod that is refused keeps none of the others.
+func TestOneRefusedPodKeepsNoOther(t *testing.T) {
+	for _, name := range []string{"web-0", "web-2", "web-9"} {
+		t.Run(name, func(t *testing.T) {
+			prepare := func(s *stage) {
+				s.refuse = func(a clienttesting.Action) error {
+					create, ok := a.(clienttesting.CreateActionImpl)
+					if !ok {
+						return nil
+					}
+					if pod, ok := create.GetObject().(*corev1.Pod); ok && pod.Name == name {
+						return apierrors.NewForbidden(corev1.Resource("pods"), name, errors.New("denied by a webhook"))
+					}
+					return nil
+				}
+			}
+			onStage(t, prepare, func(s *stage) {
+				s.creates(newSet(parallel, replicas(10)))
+				s.run(time.Second)
+				if n := len(s.pods()); n != 9 {
+					t.Errorf("a second later there are %d pods, want 9", n)
+				}
+			})
+		})
+	}
 }

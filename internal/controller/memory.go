@@ -72,6 +72,7 @@ func (m *memory) renew(generation int64) {
 
 // learn takes note of what failed and what did not.
 func (m *memory) learn(outcomes []plan.Outcome, now time.Time) {
+	m.learnOfAll(outcomes, now)
 	for _, o := range outcomes {
 		failed := o.Result == plan.ResultFailed
 		switch a := o.Action.(type) {
@@ -88,6 +89,22 @@ func (m *memory) learn(outcomes []plan.Outcome, now time.Time) {
 		default:
 			// The others are tried again with the whole sync.
 		}
+	}
+}
+
+// learnOfAll holds up all creations when none of those that were tried succeeded, as when a quota is used up. Each claim
+// that is created wakes the set, so it would otherwise go at once through all its pods.
+func (m *memory) learnOfAll(outcomes []plan.Outcome, now time.Time) {
+	refused := false
+	for _, o := range outcomes {
+		if _, ok := o.Action.(plan.CreatePod); ok && o.Result == plan.ResultDone {
+			m.creates.note(plan.AnyPod, false, now)
+			return
+		}
+		refused = refused || (isCreation(o.Action) && o.Result == plan.ResultFailed)
+	}
+	if refused {
+		m.creates.note(plan.AnyPod, true, now)
 	}
 }
 
@@ -131,7 +148,12 @@ func (b backoff) note(name string, failed bool, now time.Time) {
 func (b backoff) until() map[string]time.Time {
 	moments := make(map[string]time.Time, len(b))
 	for name, f := range b {
-		moments[name] = f.last.Add(min(maxDelay, firstDelay<<min(f.count-1, 10)))
+		delay := min(maxDelay, firstDelay<<min(f.count-1, 10))
+		if name == plan.AnyPod {
+			// The others have their turn before the pod that was refused has it again: it may be the only one.
+			delay /= 2
+		}
+		moments[name] = f.last.Add(delay)
 	}
 	return moments
 }

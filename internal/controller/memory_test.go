@@ -49,8 +49,8 @@ func TestLearn(t *testing.T) {
 		outcome           plan.Outcome
 		creates, replaces int
 	}{
-		"refused pod":       {plan.Outcome{Action: create, Result: plan.ResultFailed}, 1, 0},
-		"refused claim":     {plan.Outcome{Action: claim, Result: plan.ResultFailed}, 1, 0},
+		"refused pod":       {plan.Outcome{Action: create, Result: plan.ResultFailed}, 2, 0},
+		"refused claim":     {plan.Outcome{Action: claim, Result: plan.ResultFailed}, 2, 0},
 		"created claim":     {plan.Outcome{Action: claim, Result: plan.ResultDone}, 0, 0},
 		"taken name":        {plan.Outcome{Action: create, Result: plan.ResultConflict}, 0, 0},
 		"failed pod":        {plan.Outcome{Action: remove(plan.ReasonFailed), Result: plan.ResultDone}, 0, 1},
@@ -68,6 +68,23 @@ func TestLearn(t *testing.T) {
 				t.Errorf("learned are %v and %v", m.creates, m.replaces)
 			}
 		})
+	}
+}
+
+// When nothing can be created, all pods wait, but less long than the one that was refused.
+func TestLearnOfAll(t *testing.T) {
+	now := time.Unix(1000, 0)
+	create := func(name string, r plan.Result) plan.Outcome {
+		return plan.Outcome{Action: plan.CreatePod{Pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}}}, Result: r}
+	}
+	m := &memory{creates: backoff{}, replaces: backoff{}}
+	m.learn([]plan.Outcome{create("web-0", plan.ResultFailed)}, now)
+	if until := m.creates.until(); until[plan.AnyPod].Sub(now) != firstDelay/2 || until["web-0"].Sub(now) != firstDelay {
+		t.Errorf("delays are until %v", until)
+	}
+	m.learn([]plan.Outcome{create("web-1", plan.ResultDone), create("web-2", plan.ResultFailed)}, now)
+	if until := m.creates.until(); len(until) != 2 || !until[plan.AnyPod].IsZero() {
+		t.Errorf("after a success, delays are until %v", until)
 	}
 }
 

@@ -252,20 +252,20 @@ type trouble struct {
 	seed         uint64
 }
 
-func (tr trouble) String() string {
-	return fmt.Sprintf("late=%t,faulty=%t,seed=%d", tr.late, tr.faulty, tr.seed)
+func (x trouble) String() string {
+	return fmt.Sprintf("late=%t,faulty=%t,seed=%d", x.late, x.faulty, x.seed)
 }
 
 // prepare brings the trouble.
-func (tr trouble) prepare(s *stage) {
-	s.faulty = tr.faulty
-	if tr.late {
+func (x trouble) prepare(s *stage) {
+	s.faulty = x.faulty
+	if x.late {
 		for i, resource := range []string{"pods", "statefulsets", "persistentvolumeclaims", "controllerrevisions"} {
-			s.late(resource, rand.New(rand.NewPCG(tr.seed, uint64(i))))
+			s.late(resource, rand.New(rand.NewPCG(x.seed, uint64(i))))
 		}
 	}
-	if tr.faulty {
-		s.fail(rand.New(rand.NewPCG(tr.seed, 99)))
+	if x.faulty {
+		s.fail(rand.New(rand.NewPCG(x.seed, 99)))
 	}
 }
 
@@ -372,9 +372,9 @@ func TestTrouble(t *testing.T) {
 				chance := rand.New(rand.NewPCG(seed, 7))
 				order := orders[chance.IntN(len(orders))]
 				var want string
-				for i, tr := range []trouble{{false, false, seed}, {true, false, seed}, {false, true, seed}, {true, true, seed}} {
-					t.Run(strings.Join(story.named(order), ", ")+" "+tr.String(), func(t *testing.T) {
-						onStage(t, tr.prepare, func(s *stage) {
+				for i, x := range []trouble{{false, false, seed}, {true, false, seed}, {false, true, seed}, {true, true, seed}} {
+					t.Run(strings.Join(story.named(order), ", ")+" "+x.String(), func(t *testing.T) {
+						onStage(t, x.prepare, func(s *stage) {
 							story.tell(s, order, func() time.Duration { return time.Duration(chance.IntN(3000)) * time.Millisecond })
 							got := s.end()
 							if i == 0 {
@@ -383,7 +383,7 @@ func TestTrouble(t *testing.T) {
 							if got != want {
 								t.Errorf("the end is\n%s\nwant\n%s\n", got, want)
 							}
-							s.judgeNews(tr)
+							s.judgeNews(x)
 						})
 					})
 				}
@@ -393,18 +393,18 @@ func TestTrouble(t *testing.T) {
 }
 
 // judgeNews complains of what was told and logged without need.
-func (s *stage) judgeNews(tr trouble) {
+func (s *stage) judgeNews(x trouble) {
 	s.t.Helper()
 	for _, e := range s.told() {
 		if strings.Contains(e, "already exists") && !strings.Contains(e, "belongs to another owner") {
 			s.t.Errorf("told is %q", e)
 		}
-		if strings.HasPrefix(e, "Warning Failed") && !tr.faulty && !strings.Contains(e, "being deleted") && !strings.Contains(e, "another owner") &&
+		if strings.HasPrefix(e, "Warning Failed") && !x.faulty && !strings.Contains(e, "being deleted") && !strings.Contains(e, "another owner") &&
 			!strings.Contains(e, "former pod") {
 			s.t.Errorf("told is %q", e)
 		}
 	}
-	if f := s.failures(); len(f) > 0 && !tr.faulty {
+	if f := s.failures(); len(f) > 0 && !x.faulty {
 		s.t.Errorf("logged are %q", f)
 	}
 }

@@ -59,9 +59,11 @@ func TestOneLeaderAtATime(t *testing.T) {
 		}
 		for _, stop := range stops {
 			<-time.After(time.Minute)
+			c.mu.Lock()
 			if c.working != 1 {
 				t.Errorf("%d controllers work", c.working)
 			}
+			c.mu.Unlock()
 			stop()
 			// The lease is free once the work is done, so that the next need not wait for its end.
 			<-time.After(3*time.Second + 2*retryPeriod)

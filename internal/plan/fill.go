@@ -98,7 +98,7 @@ func (p *planner) create(s slot) (Chain, bool) {
 		p.wait(Wait{Reason: WaitNameTaken, On: refPod(s.taken), For: p.podName(s)})
 		return nil, true
 	}
-	if p.backsOff(s, p.CreateAfter) {
+	if p.backsOff(s, p.CreateAfter) || p.isHeldUp(s) {
 		return nil, true
 	}
 	if p.waitsForStaleClaim(s) {
@@ -145,6 +145,16 @@ func (p *planner) complete(s slot) (Chain, bool) {
 func (p *planner) backsOff(s slot, after map[string]time.Time) bool {
 	until := after[p.podName(s)]
 	if !until.After(p.Now) {
+		return false
+	}
+	p.wait(Wait{Reason: WaitBackoff, On: Ref{Kind: KindPod, Name: p.podName(s)}, Until: until})
+	return true
+}
+
+// isHeldUp tells if a pod that was not refused itself is not created because others were.
+func (p *planner) isHeldUp(s slot) bool {
+	until := p.CreateAfter[AnyPod]
+	if _, known := p.CreateAfter[p.podName(s)]; known || !until.After(p.Now) {
 		return false
 	}
 	p.wait(Wait{Reason: WaitBackoff, On: Ref{Kind: KindPod, Name: p.podName(s)}, Until: until})

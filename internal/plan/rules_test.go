@@ -266,3 +266,18 @@ func TestMissingHistoryLimit(t *testing.T) {
 		t.Errorf("%d revisions are kept, want 10 and the one in use", n)
 	}
 }
+
+// The next look is when the first pod becomes available, also if nothing is done then but to count it.
+func TestNextLook(t *testing.T) {
+	w := sim.New(sim.NewSet("web", 4, withoutClaims, func(s *appsv1.StatefulSet) { s.Spec.MinReadySeconds = 10 }))
+	if err := w.Settle(); err != nil {
+		t.Fatal(err)
+	}
+	w.Change("web-0", unready)
+	for name, seconds := range map[string]time.Duration{"web-1": 3, "web-2": 6, "web-3": 11} {
+		w.Change(name, readySince(w.Now.Add(-seconds*time.Second)))
+	}
+	if p := plan.Make(w.Snapshot()); p.Requeue.Sub(w.Now) != 4*time.Second {
+		t.Errorf("the next look is in %s, want 4s; the plan is\n%s", p.Requeue.Sub(w.Now), p.String(w.Now))
+	}
+}

@@ -12,6 +12,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
+// AnyPod stands for the name of any pod.
+const AnyPod = ""
+
 // Snapshot is all that a decision may depend on. It is read only: the objects belong to caches.
 type Snapshot struct {
 	// Now is the moment at which the snapshot was taken.
@@ -23,7 +26,8 @@ type Snapshot struct {
 	Pods []*corev1.Pod
 	// Claims are those that bear a name of the set's claims.
 	Claims []*corev1.PersistentVolumeClaim
-	// CreateAfter tells, by pod name, the moment before which a pod is not created again, because that was refused.
+	// CreateAfter tells, by pod name, the moment before which a pod is not created again, because that was refused. AnyPod
+	// stands for all that have no moment of their own.
 	CreateAfter map[string]time.Time
 	// ReplaceAfter tells, by pod name, the moment before which a pod that ended is not replaced again, because it keeps
 	// ending.

@@ -13,8 +13,8 @@ import (
 	"hash/fnv"
 	"maps"
 	"slices"
-	"strings"
 	"strconv"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"

@@ -5,7 +5,6 @@ package api
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -511,8 +510,7 @@ func (s *space) dump(ctx context.Context) {
 		return
 	}
 	for _, set := range w.sets {
-		status, _ := json.Marshal(set.Status)
-		s.t.Logf("set %s generation %d: %s", set.Name, set.Generation, status)
+		s.t.Logf("set %s generation %d: %v", set.Name, set.Generation, set.Status)
 	}
 	for _, name := range slices.Sorted(maps.Keys(w.pods)) {
 		pod := w.pods[name]

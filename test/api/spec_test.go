@@ -158,8 +158,8 @@ func TestApplyingAgain(t *testing.T) {
 	apply("other", `"replicas":2,`, 2)
 	apply("file", "", 2)  // Another one still says so.
 	apply("other", "", 1) // Nobody does any more.
-	set := s.patch("db", `{"spec":{"replicas":3}}`)
-	if set = s.patch("db", `{"spec":{"replicas":null}}`); *set.Spec.Replicas != 1 {
+	s.patch("db", `{"spec":{"replicas":3}}`)
+	if set := s.patch("db", `{"spec":{"replicas":null}}`); *set.Spec.Replicas != 1 {
 		t.Errorf("without the field there are %d replicas", *set.Spec.Replicas)
 	}
 	if w := s.settled("db"); len(w.revisions) != 1 {
