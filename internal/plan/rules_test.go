@@ -274,8 +274,8 @@ func TestNextLook(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.Change("web-0", unready)
-	for name, seconds := range map[string]time.Duration{"web-1": 3, "web-2": 6, "web-3": 11} {
-		w.Change(name, readySince(w.Now.Add(-seconds*time.Second)))
+	for name, ago := range map[string]time.Duration{"web-1": 3 * time.Second, "web-2": 6 * time.Second, "web-3": 11 * time.Second} {
+		w.Change(name, readySince(w.Now.Add(-ago)))
 	}
 	if p := plan.Make(w.Snapshot()); p.Requeue.Sub(w.Now) != 4*time.Second {
 		t.Errorf("the next look is in %s, want 4s; the plan is\n%s", p.Requeue.Sub(w.Now), p.String(w.Now))
