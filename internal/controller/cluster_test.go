@@ -29,6 +29,8 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
+
+	"github.com/ordinal-dev/ordinal/internal/sim"
 )
 
 // Resources of the cluster.
@@ -423,28 +425,6 @@ func (c *cluster) drain() []string {
 
 // newSet is a set of three pods with a claim each.
 func newSet(changes ...func(*appsv1.StatefulSet)) *appsv1.StatefulSet {
-	labels := map[string]string{"app": "web"}
-	set := &appsv1.StatefulSet{
-		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: namespace, Generation: 1},
-		Spec: appsv1.StatefulSetSpec{
-			Replicas:            new(int32(3)),
-			ServiceName:         "web",
-			PodManagementPolicy: appsv1.OrderedReadyPodManagement,
-			Selector:            &metav1.LabelSelector{MatchLabels: labels},
-			UpdateStrategy: appsv1.StatefulSetUpdateStrategy{
-				Type:          appsv1.RollingUpdateStatefulSetStrategyType,
-				RollingUpdate: &appsv1.RollingUpdateStatefulSetStrategy{Partition: new(int32(0))},
-			},
-			RevisionHistoryLimit: new(int32(10)),
-			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: labels},
-				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "one"}}},
-			},
-			VolumeClaimTemplates: []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: "data"}}},
-		},
-	}
-	for _, change := range changes {
-		change(set)
-	}
-	return set
+	created := func(set *appsv1.StatefulSet) { set.Namespace, set.Generation = namespace, 1 }
+	return sim.NewSet("web", 3, append([]func(*appsv1.StatefulSet){created}, changes...)...)
 }
