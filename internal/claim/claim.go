@@ -6,12 +6,14 @@
 package claim
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/ordinal-dev/ordinal/internal/ordinal"
@@ -258,4 +260,67 @@ func isPod(r *metav1.OwnerReference, h Holder) bool {
 func podOwner(h Holder) metav1.OwnerReference {
 	owner := &metav1.ObjectMeta{Name: h.Name, UID: h.UID}
 	return *metav1.NewControllerRef(owner, corev1.SchemeGroupVersion.WithKind("Pod"))
+}
+
+// Rival is another set of the namespace, one of whose templates gives the same claim names as a template of this set: claim
+// data-a-b-0 is that of template data of set a-b, and that of template data-a of set b.
+type Rival struct {
+	Set *appsv1.StatefulSet
+	// Template is the template of this set whose claims the rival shares.
+	Template string
+	// Ordinals are those for which the rival has a pod.
+	Ordinals map[int]bool
+}
+
+// HeldBy tells which of the rivals, if any, the claim of a template for ordinal n belongs to, and not to this set. The first
+// evidence counts that tells them apart: an owner of the claim, the set's selector that its labels fit, a pod that uses it,
+// the age of the sets. c is nil if there is no claim yet.
+func HeldBy(
+	set *appsv1.StatefulSet, c *corev1.PersistentVolumeClaim, template string, n int, hasPod bool, rivals []Rival,
+) (string, bool) {
+	for _, r := range rivals {
+		if r.Template == template && isPreferred(r, set, c, n, hasPod) {
+			return r.Set.Name, true
+		}
+	}
+	return "", false
+}
+
+// isPreferred tells if the claim is the rival's and not the set's.
+func isPreferred(r Rival, set *appsv1.StatefulSet, c *corev1.PersistentVolumeClaim, n int, hasPod bool) bool {
+	if c == nil && r.Set.Spec.Replicas != nil && !ordinal.RangeOf(r.Set).Contains(n) {
+		// Neither has it, and the rival does not want it.
+		return false
+	}
+	if c != nil {
+		for _, has := range []func(*appsv1.StatefulSet) bool{
+			func(s *appsv1.StatefulSet) bool { return isOwnedThrough(c, s, n) },
+			func(s *appsv1.StatefulSet) bool { return fitsSelector(c, s) },
+		} {
+			if theirs, ours := has(r.Set), has(set); theirs != ours {
+				return theirs
+			}
+		}
+	}
+	if theirs := r.Ordinals[n]; theirs != hasPod {
+		return theirs
+	}
+	return isOlder(r.Set, set)
+}
+
+// isOwnedThrough tells if the set or its pod owns the claim.
+func isOwnedThrough(c *corev1.PersistentVolumeClaim, set *appsv1.StatefulSet, n int) bool {
+	h := Holder{Name: ordinal.PodName(set.Name, n)}
+	return slices.ContainsFunc(c.OwnerReferences, func(r metav1.OwnerReference) bool {
+		return (isSet(&r, set) && r.UID == set.UID) || isPod(&r, h)
+	})
+}
+
+func fitsSelector(c *corev1.PersistentVolumeClaim, set *appsv1.StatefulSet) bool {
+	selector, err := metav1.LabelSelectorAsSelector(set.Spec.Selector)
+	return err == nil && selector.Matches(labels.Set(c.Labels))
+}
+
+func isOlder(a, b *appsv1.StatefulSet) bool {
+	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.UID, b.UID)) < 0
 }

@@ -5,8 +5,10 @@
 package ordinal
 
 import (
+	"cmp"
 	"iter"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -86,30 +88,98 @@ func parseNumber(s string) (int, bool) {
 	return int(n), err == nil
 }
 
-// Range is a run of ordinals: Start, Start+1, … of length Count.
-type Range struct {
-	Start, Count int
+// Interval are the ordinals from First to Last, both included.
+type Interval struct {
+	First, Last int
 }
 
-// RangeOf is the range of ordinals that set asks for. It ends at the largest ordinal that a name can carry.
-func RangeOf(set *appsv1.StatefulSet) Range {
-	r := Range{Count: 1}
+// ParseInterval reads "5" or "5-7".
+func ParseInterval(s string) (Interval, bool) {
+	first, last, isRange := strings.Cut(s, "-")
+	a, ok := parseNumber(first)
+	if !isRange {
+		return Interval{First: a, Last: a}, ok
+	}
+	b, alsoOK := parseNumber(last)
+	return Interval{First: a, Last: b}, ok && alsoOK && a <= b
+}
+
+// Merge puts intervals in order, and makes one of those that overlap or touch.
+func Merge(all []Interval) []Interval {
+	byFirst := func(a, b Interval) int { return cmp.Compare(a.First, b.First) }
+	var merged []Interval
+	for _, i := range slices.SortedFunc(slices.Values(all), byFirst) {
+		if n := len(merged); n > 0 && i.First <= merged[n-1].Last+1 {
+			merged[n-1].Last = max(merged[n-1].Last, i.Last)
+			continue
+		}
+		merged = append(merged, i)
+	}
+	return merged
+}
+
+// Range are the ordinals that run: the first Count from Start on that are not reserved.
+type Range struct {
+	Start, Count int
+	// Reserved are the ordinals that never run, as Merge gives them.
+	Reserved []Interval
+}
+
+// RangeOf is the range of ordinals that set asks for, apart from those that are reserved. It ends at the largest ordinal
+// that a name can carry.
+func RangeOf(set *appsv1.StatefulSet, reserved ...Interval) Range {
+	r := Range{Count: 1, Reserved: Merge(reserved)}
 	if set.Spec.Replicas != nil {
 		r.Count = max(0, int(*set.Spec.Replicas))
 	}
 	if set.Spec.Ordinals != nil {
 		r.Start = max(0, int(set.Spec.Ordinals.Start))
 	}
-	r.Count = min(r.Count, math.MaxInt32-r.Start+1)
+	left := math.MaxInt32 - r.Start + 1
+	for _, i := range r.Reserved {
+		left -= max(0, i.Last-max(i.First, r.Start)+1)
+	}
+	r.Count = min(r.Count, max(0, left))
 	return r
 }
 
-// End is the first ordinal after the range.
+// End is the first ordinal after all that run.
 func (r Range) End() int {
-	return r.Start + r.Count
+	end := r.Start + r.Count
+	if r.Count == 0 {
+		return end
+	}
+	for _, i := range r.Reserved {
+		if i.First >= end {
+			break
+		}
+		end += max(0, i.Last-max(i.First, r.Start)+1)
+	}
+	return end
 }
 
-// Contains tells if the range holds n.
+// All are the ordinals that run, ascending.
+func (r Range) All() iter.Seq[int] {
+	return func(yield func(int) bool) {
+		n, next := r.Start, 0
+		for range r.Count {
+			for ; next < len(r.Reserved) && r.Reserved[next].First <= n; next++ {
+				n = max(n, r.Reserved[next].Last+1)
+			}
+			if !yield(n) {
+				return
+			}
+			n++
+		}
+	}
+}
+
+// Contains tells if the ordinal runs.
 func (r Range) Contains(n int) bool {
-	return n >= r.Start && n < r.End()
+	return n >= r.Start && n < r.End() && !IsIn(r.Reserved, n)
+}
+
+// IsIn tells if one of the intervals holds n.
+func IsIn(intervals []Interval, n int) bool {
+	return slices.ContainsFunc(intervals, func(i Interval) bool { return n >= i.First && n <= i.Last })
 }

@@ -5,6 +5,7 @@ package ordinal
 
 import (
 	"math"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -100,16 +101,16 @@ func TestRange(t *testing.T) {
 		set  *appsv1.StatefulSet
 		want Range
 	}{
-		"default":            {set(nil, 0), Range{0, 1}},
-		"three":              {set(new(int32(3)), 0), Range{0, 3}},
-		"none":               {set(new(int32(0)), 5), Range{5, 0}},
-		"start":              {set(new(int32(2)), 5), Range{5, 2}},
-		"negative":           {set(new(int32(-2)), -5), Range{0, 0}},
-		"past the last name": {set(new(int32(10)), math.MaxInt32), Range{math.MaxInt32, 1}},
+		"default":            {set(nil, 0), Range{Start: 0, Count: 1}},
+		"three":              {set(new(int32(3)), 0), Range{Start: 0, Count: 3}},
+		"none":               {set(new(int32(0)), 5), Range{Start: 5, Count: 0}},
+		"start":              {set(new(int32(2)), 5), Range{Start: 5, Count: 2}},
+		"negative":           {set(new(int32(-2)), -5), Range{Start: 0, Count: 0}},
+		"past the last name": {set(new(int32(10)), math.MaxInt32), Range{Start: math.MaxInt32, Count: 1}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := RangeOf(test.set); got != test.want {
+			if got := RangeOf(test.set); !reflect.DeepEqual(got, test.want) {
 				t.Errorf("range is %v, want %v", got, test.want)
 			}
 		})
@@ -152,4 +153,59 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 	})
+}
+
+func TestReservedOrdinals(t *testing.T) {
+	set := func(replicas int32, start int32) *appsv1.StatefulSet {
+		return &appsv1.StatefulSet{Spec: appsv1.StatefulSetSpec{
+			Replicas: &replicas, Ordinals: &appsv1.StatefulSetOrdinals{Start: start},
+		}}
+	}
+	tests := map[string]struct {
+		set      *appsv1.StatefulSet
+		reserved []Interval
+		want     []int
+	}{
+		"none":             {set(3, 0), nil, []int{0, 1, 2}},
+		"one inside":       {set(3, 0), []Interval{{1, 1}}, []int{0, 2, 3}},
+		"the first":        {set(3, 0), []Interval{{0, 1}}, []int{2, 3, 4}},
+		"just after":       {set(3, 0), []Interval{{3, 5}}, []int{0, 1, 2}},
+		"below the start":  {set(2, 5), []Interval{{0, 3}}, []int{5, 6}},
+		"across the start": {set(2, 5), []Interval{{3, 6}}, []int{7, 8}},
+		"out of order, overlapping, touching": {
+			set(3, 0), []Interval{{6, 7}, {1, 2}, {2, 3}, {4, 4}}, []int{0, 5, 8},
+		},
+		"nobody runs":     {set(0, 0), []Interval{{0, 0}}, nil},
+		"nothing is left": {set(3, math.MaxInt32-1), []Interval{{math.MaxInt32 - 1, math.MaxInt32 - 1}}, []int{math.MaxInt32}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			r := RangeOf(test.set, test.reserved...)
+			got := slices.Collect(r.All())
+			if !slices.Equal(got, test.want) {
+				t.Fatalf("%v run, want %v", got, test.want)
+			}
+			for n := range 20 {
+				if r.Contains(n) != slices.Contains(test.want, n) {
+					t.Errorf("contains %d: %t", n, r.Contains(n))
+				}
+			}
+			if len(got) > 0 && r.End() != got[len(got)-1]+1 {
+				t.Errorf("ends at %d, but the last is %d", r.End(), got[len(got)-1])
+			}
+		})
+	}
+}
+
+func TestParseInterval(t *testing.T) {
+	for text, want := range map[string]Interval{"5": {5, 5}, "5-7": {5, 7}, "0-0": {0, 0}} {
+		if got, ok := ParseInterval(text); !ok || got != want {
+			t.Errorf("%q is read as %v, %t", text, got, ok)
+		}
+	}
+	for _, text := range []string{"", "-", "a", "5-", "-5", "7-5", "05", "1-2-3", "4294967296"} {
+		if got, ok := ParseInterval(text); ok {
+			t.Errorf("%q is read as %v", text, got)
+		}
+	}
 }

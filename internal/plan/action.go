@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -74,6 +75,17 @@ type LabelPod struct {
 type DeletePod struct {
 	Pod    Ref
 	Reason Reason
+	// Evict means that the pod's eviction is asked for, so that PodDisruptionBudgets hold.
+	Evict bool
+}
+
+// TellPod tells a pod by its annotations that it is about to be removed, or that it is not.
+type TellPod struct {
+	Pod Ref
+	// Stop is why the pod will be removed, for the annotation ordinal.dev/stop-reason; empty if it stays.
+	Stop string
+	// At is when it will be removed at the earliest; zero for at once.
+	At time.Time
 }
 
 // CreateClaim creates a claim for a pod.
@@ -111,6 +123,7 @@ func (ReleasePod) sealed()     {}
 func (CreatePod) sealed()      {}
 func (LabelPod) sealed()       {}
 func (DeletePod) sealed()      {}
+func (TellPod) sealed()        {}
 func (CreateClaim) sealed()    {}
 func (OwnClaim) sealed()       {}
 func (AdoptRevision) sealed()  {}
@@ -132,6 +145,9 @@ func (a LabelPod) Target() Ref { return a.Pod }
 
 // Target is the pod.
 func (a DeletePod) Target() Ref { return a.Pod }
+
+// Target is the pod.
+func (a TellPod) Target() Ref { return a.Pod }
 
 // Target is the claim to be; it has no UID yet.
 func (a CreateClaim) Target() Ref { return Ref{Kind: KindClaim, Name: a.Claim.Name} }
@@ -165,6 +181,14 @@ func (LabelPod) Why() Reason { return ReasonIdentity }
 
 // Why is the reason for which the pod has to go.
 func (a DeletePod) Why() Reason { return a.Reason }
+
+// Why is ReasonStop or ReasonStay.
+func (a TellPod) Why() Reason {
+	if a.Stop == "" {
+		return ReasonStay
+	}
+	return ReasonStop
+}
 
 // Why is ReasonNoClaim.
 func (CreateClaim) Why() Reason { return ReasonNoClaim }
@@ -212,8 +236,24 @@ func (a DeletePod) String() string {
 		ReasonOutdated:       "it is outdated",
 		ReasonOutdatedBroken: "it is outdated and not available",
 		ReasonRecreate:       "it is outdated and all are recreated",
+		ReasonStuck:          "it is not ready, and its revision is not the one that it should have",
 	}[a.Reason]
-	return fmt.Sprintf("delete %s: %s", a.Pod, why)
+	verb := "delete"
+	if a.Evict {
+		verb = "evict"
+	}
+	return fmt.Sprintf("%s %s: %s", verb, a.Pod, why)
+}
+
+func (a TellPod) String() string {
+	if a.Stop == "" {
+		return fmt.Sprintf("tell %s that it stays", a.Pod)
+	}
+	text := fmt.Sprintf("tell %s that it goes: %s", a.Pod, a.Stop)
+	if !a.At.IsZero() {
+		text += ", at " + a.At.UTC().Format(time.RFC3339)
+	}
+	return text
 }
 
 func (a CreateClaim) String() string {

@@ -30,6 +30,7 @@ func Make(s Snapshot) Plan {
 		return Plan{Blind: true, Waits: []Wait{{Reason: WaitBadSelector, On: refSet(s.Set)}}}
 	}
 	p := &planner{world: w}
+	p.plan.Span = w.span
 	p.plan.Members = slices.Collect(p.pods())
 	if p.resolve() {
 		p.steps()

@@ -10,6 +10,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/ordinal-dev/ordinal/api/v1alpha1"
+	"github.com/ordinal-dev/ordinal/internal/ordinal"
 )
 
 // Plan is what a set needs now, and what it waits for.
@@ -28,6 +31,24 @@ type Plan struct {
 	Revisions Revisions
 	// Recreate tells how far the Recreate strategy has come.
 	Recreate RecreatePhase
+	// Rollout tells how far the rollout of the set's template has come.
+	Rollout Rollout
+	// Span are the ordinals that should run.
+	Span ordinal.Range
+}
+
+// Rollout is how far the rollout of a set's template has come.
+type Rollout struct {
+	// Revision is the name of what is rolled out; empty when it is not known.
+	Revision string
+	// Phase is how it fares.
+	Phase v1alpha1.RolloutPhase
+	// Wanted is how many pods are to have the revision, and Available is how many of them have it and are available.
+	Wanted, Available int
+	// Failed means that the rollout has failed and is brought back.
+	Failed bool
+	// Since is when the rollout made progress last, as far as the policy's status tells; zero if it does not.
+	Since time.Time
 }
 
 // Revisions are the names of the two revisions of a set.
@@ -82,6 +103,8 @@ type Wait struct {
 	For string
 	// Until is the moment at which the wait ends by itself; zero if it does not.
 	Until time.Time
+	// Detail is what else there is to say: who holds a claim, which limit a name exceeds.
+	Detail string
 }
 
 // Actions are all actions of the plan in order.
@@ -108,6 +131,8 @@ const (
 	ResultConflict Result = "Conflict"
 	// ResultCollision means that a revision's name is taken by other data.
 	ResultCollision Result = "Collision"
+	// ResultBlocked means that an eviction was refused for now, because of a PodDisruptionBudget.
+	ResultBlocked Result = "Blocked"
 	// ResultFailed means that the write was refused or that its end is unknown.
 	ResultFailed Result = "Failed"
 )
@@ -164,6 +189,9 @@ func (w Wait) describe(now time.Time) string {
 		text = w.For + " waits for " + w.On.String()
 	}
 	text += ": " + w.Reason.explain()
+	if w.Detail != "" {
+		text += " (" + w.Detail + ")"
+	}
 	if !w.Until.IsZero() {
 		text += fmt.Sprintf(", %s more", w.Until.Sub(now))
 	}
@@ -192,6 +220,16 @@ func (r Reason) explain() string {
 		WaitBudget:           "as many pods as may be unavailable are unavailable",
 		WaitPartition:        "its partition keeps pods of another revision",
 		WaitOnDelete:         "its strategy keeps pods of another revision until they are deleted",
+		WaitClaimShared:      "it belongs to another set whose claims have the same names",
+		WaitBadName:          "no pod can have the name that follows from the set's",
+		WaitPaused:           "its policy pauses the rollout",
+		WaitBatch:            "a batch of its rollout is done, and the next has to wait",
+		WaitDeadline:         "its rollout made no progress for too long and is left as it is",
+		WaitRolledBack:       "its rollout failed, and its template is not tried again until it changes",
+		WaitPolicyConflict:   "its policies contradict each other or cannot be read",
+		WaitLeader:           "it leads, and goes last",
+		WaitDisruption:       "a PodDisruptionBudget forbids its eviction",
+		WaitDraining:         "it is told to drain before it goes",
 	}[r]
 	if !ok {
 		return string(r)

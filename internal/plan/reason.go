@@ -39,6 +39,12 @@ const (
 	ReasonOutdatedBroken Reason = "OutdatedBroken"
 	// ReasonRecreate is why the Recreate strategy deletes a pod.
 	ReasonRecreate Reason = "Recreate"
+	// ReasonStuck is why a pod is deleted that is not ready and has a revision that its ordinal should not have.
+	ReasonStuck Reason = "Stuck"
+	// ReasonStop is why a pod is told that it will be removed.
+	ReasonStop Reason = "Stop"
+	// ReasonStay is why a pod is told that it will not be removed after all.
+	ReasonStay Reason = "Stay"
 )
 
 // Reasons for waits.
@@ -81,4 +87,24 @@ const (
 	WaitPartition Reason = "Partition"
 	// WaitOnDelete means that pods of another revision are kept until somebody deletes them.
 	WaitOnDelete Reason = "OnDelete"
+	// WaitClaimShared means that a claim belongs to another set whose claims have the same names.
+	WaitClaimShared Reason = "ClaimShared"
+	// WaitBadName means that no pod can have the name that follows from the set's.
+	WaitBadName Reason = "BadName"
+	// WaitPaused means that the policy pauses the rollout.
+	WaitPaused Reason = "Paused"
+	// WaitBatch means that a batch of the rollout is done and the next does not begin yet.
+	WaitBatch Reason = "Batch"
+	// WaitDeadline means that the rollout made no progress for too long and is left as it is.
+	WaitDeadline Reason = "Deadline"
+	// WaitRolledBack means that the rollout failed, and that the template is not tried again until it changes.
+	WaitRolledBack Reason = "RolledBack"
+	// WaitPolicyConflict means that the set has two policies, or one that cannot be read.
+	WaitPolicyConflict Reason = "PolicyConflict"
+	// WaitLeader means that a pod leads, so that others are replaced before it.
+	WaitLeader Reason = "Leader"
+	// WaitDisruption means that a PodDisruptionBudget forbids an eviction.
+	WaitDisruption Reason = "Disruption"
+	// WaitDraining means that a pod was told that it will be scaled away, and has time to prepare for it.
+	WaitDraining Reason = "Draining"
 )

@@ -10,6 +10,9 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/ordinal-dev/ordinal/api/v1alpha1"
+	"github.com/ordinal-dev/ordinal/internal/claim"
 )
 
 // AnyPod stands for the name of any pod.
@@ -32,7 +35,16 @@ type Snapshot struct {
 	// ReplaceAfter tells, by pod name, the moment before which a pod that ended is not replaced again, because it keeps
 	// ending.
 	ReplaceAfter map[string]time.Time
-	Options      Options
+	// EvictAfter tells, by pod name, the moment before which its eviction is not asked for again, because that was refused.
+	EvictAfter map[string]time.Time
+	// Unstuck are the names of pods that were replaced because they were stuck at a revision that is not wanted. They come
+	// back at the update revision, whatever the set's status counts. It does no harm if this is forgotten.
+	Unstuck map[string]bool
+	// Policies are those that name the set.
+	Policies []*v1alpha1.StatefulSetPolicy
+	// Rivals are other sets of the namespace whose claims bear the same names.
+	Rivals  []claim.Rival
+	Options Options
 }
 
 // Options choose between behaviours. The zero value is Kubernetes 1.37 with its default feature gates.
@@ -45,4 +57,7 @@ type Options struct {
 	IgnoreMaxUnavailable bool
 	// Recreate allows the strategy of that name: gate StatefulSetRecreateStrategy on.
 	Recreate bool
+	// Strict does as Kubernetes 1.37 does, also where that is known to get stuck: pods that are stuck at a revision that is
+	// not wanted stay, a condemned pod that is not available waits, nothing is known of rivals, and no condition is set.
+	Strict bool
 }

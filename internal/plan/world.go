@@ -17,6 +17,7 @@ import (
 
 	"github.com/ordinal-dev/ordinal/internal/claim"
 	"github.com/ordinal-dev/ordinal/internal/ordinal"
+	"github.com/ordinal-dev/ordinal/internal/policy"
 	"github.com/ordinal-dev/ordinal/internal/revision"
 )
 
@@ -32,6 +33,7 @@ type slot struct {
 // world is a snapshot put in order.
 type world struct {
 	Snapshot
+	rules    policy.Rules
 	span     ordinal.Range
 	selector labels.Selector
 	// live are the set's pods within its range, and those that it adopts, ascending.
@@ -57,9 +59,15 @@ func newWorld(s Snapshot) (*world, error) {
 		// It would match nothing, and all pods would be released.
 		return nil, errors.New("no selector")
 	}
+	rules := policy.Of(s.Policies)
+	reserved := rules.Reserved
+	if rules.Conflict {
+		reserved = nil
+	}
 	w := &world{
 		Snapshot: s,
-		span:     ordinal.RangeOf(s.Set),
+		rules:    rules,
+		span:     ordinal.RangeOf(s.Set, reserved...),
 		selector: selector,
 		foreign:  map[int]*corev1.Pod{},
 		claims:   make(map[string]*corev1.PersistentVolumeClaim, len(s.Claims)),
@@ -132,7 +140,7 @@ func (w *world) placeRevisions() {
 func (w *world) slots() iter.Seq[slot] {
 	return func(yield func(slot) bool) {
 		next := 0
-		for n := w.span.Start; n < w.span.End(); n++ {
+		for n := range w.span.All() {
 			s := slot{ordinal: n, taken: w.foreign[n]}
 			if next < len(w.live) && w.live[next].ordinal == n {
 				s = w.live[next]

@@ -72,7 +72,9 @@ func (c comparison) differences() []string {
 	if got, want := deletions(c.plan), c.deleted; c.isOrdered() && !slices.Equal(got, want) {
 		diff = append(diff, fmt.Sprintf("ours deletes %v, theirs %v", got, want))
 	}
-	a, b := c.ours.Set.Status, *c.theirs.Set.Status.DeepCopy()
+	a, b := *c.ours.Set.Status.DeepCopy(), *c.theirs.Set.Status.DeepCopy()
+	// No count and a count of none are the same.
+	a.CollisionCount, b.CollisionCount = new(collisions(a)), new(collisions(b))
 	if c.writesPods() {
 		b.Replicas, b.ReadyReplicas, b.AvailableReplicas = a.Replicas, a.ReadyReplicas, a.AvailableReplicas
 		b.CurrentReplicas, b.UpdatedReplicas = a.CurrentReplicas, a.UpdatedReplicas
@@ -111,14 +113,16 @@ func deletions(p plan.Plan) []string {
 }
 
 func describeStatus(s appsv1.StatefulSetStatus) string {
-	// No count and a count of none are the same.
-	collisions := int32(0)
-	if s.CollisionCount != nil {
-		collisions = *s.CollisionCount
-	}
 	return fmt.Sprintf("generation %d, %d pods, %d ready, %d available, %d at %s, %d at %s, %d collisions", s.ObservedGeneration,
 		s.Replicas, s.ReadyReplicas, s.AvailableReplicas, s.CurrentReplicas, s.CurrentRevision, s.UpdatedReplicas, s.UpdateRevision,
-		collisions)
+		collisions(s))
+}
+
+func collisions(s appsv1.StatefulSetStatus) int32 {
+	if s.CollisionCount == nil {
+		return 0
+	}
+	return *s.CollisionCount
 }
 
 // TestOneSync compares single syncs from random worlds.
