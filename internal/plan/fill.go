@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/ordinal-dev/ordinal/internal/claim"
+	"github.com/ordinal-dev/ordinal/internal/ordinal"
 	"github.com/ordinal-dev/ordinal/internal/podstate"
 )
 
@@ -23,6 +24,11 @@ func (p *planner) fillInOrder() bool {
 	var chains []Chain
 	complete := true
 	for s := range p.slots() {
+		if p.isStuck(s) {
+			chains = append(chains, p.remove(s, ReasonStuck))
+			complete = false
+			break
+		}
 		c, ok := p.fill(s)
 		chains = append(chains, c)
 		if !ok || s.pod == nil || !p.isPassed(s.pod) {
@@ -98,10 +104,10 @@ func (p *planner) create(s slot) (Chain, bool) {
 		p.wait(Wait{Reason: WaitNameTaken, On: refPod(s.taken), For: p.podName(s)})
 		return nil, true
 	}
-	if p.backsOff(s, p.CreateAfter) || p.isHeldUp(s) {
+	if p.isUnnameable(s) || p.isReservedByAny(s) || p.sharesClaim(s) {
 		return nil, true
 	}
-	if p.waitsForStaleClaim(s) {
+	if p.backsOff(s, p.CreateAfter) || p.isHeldUp(s) || p.waitsForStaleClaim(s) {
 		return nil, true
 	}
 	claims, ok := p.createClaims(s)
@@ -176,6 +182,55 @@ func (p *planner) waitsForStaleClaim(s slot) bool {
 	return false
 }
 
+// isUnnameable tells if no pod can have the name, or the label, that follows from the set's name.
+func (p *planner) isUnnameable(s slot) bool {
+	if p.Options.Strict {
+		return false
+	}
+	fault := nameFault(p.Set, p.revisionFor(s.ordinal).Name, s.ordinal)
+	if fault != "" {
+		p.wait(Wait{Reason: WaitBadName, On: refSet(p.Set), For: p.podName(s), Detail: fault})
+	}
+	return fault != ""
+}
+
+// isReservedByAny tells if one of several policies that contradict each other lets the ordinal not run.
+func (p *planner) isReservedByAny(s slot) bool {
+	if !p.rules.Conflict || !ordinal.IsIn(p.rules.Reserved, s.ordinal) {
+		return false
+	}
+	p.wait(Wait{Reason: WaitPolicyConflict, On: refSet(p.Set), For: p.podName(s)})
+	return true
+}
+
+// sharesClaim tells if a claim of the slot belongs to another set, so that no pod may be started on it.
+func (p *planner) sharesClaim(s slot) bool {
+	for _, t := range claim.Templates(p.Set) {
+		if p.isOfRival(s, t.Name) {
+			return true
+		}
+	}
+	return false
+}
+
+// isOfRival tells if the claim of a template belongs to another set whose claims have the same names.
+func (p *planner) isOfRival(s slot, template string) bool {
+	if p.Options.Strict || len(p.Rivals) == 0 {
+		return false
+	}
+	name := ordinal.ClaimName(template, p.Set.Name, s.ordinal)
+	rival, held := claim.HeldBy(p.Set, p.claims[name], template, s.ordinal, s.pod != nil, p.Rivals)
+	if held {
+		p.wait(Wait{
+			Reason: WaitClaimShared,
+			On:     Ref{Kind: KindClaim, Name: name},
+			For:    p.podName(s),
+			Detail: "StatefulSet " + rival,
+		})
+	}
+	return held
+}
+
 // createClaims gives the actions that make the claims that a slot lacks. It is false when one of them is going: it has to
 // be gone before it can be made anew.
 func (p *planner) createClaims(s slot) (Chain, bool) {
@@ -184,6 +239,7 @@ func (p *planner) createClaims(s slot) (Chain, bool) {
 	for _, t := range claim.Templates(p.Set) {
 		wanted := claim.New(p.Set, t, s.ordinal)
 		switch c := p.claims[wanted.Name]; {
+		case c == nil && s.pod != nil && p.isOfRival(s, t.Name):
 		case c == nil:
 			chain = append(chain, CreateClaim{Claim: wanted, Pod: p.podName(s)})
 		case c.DeletionTimestamp != nil:
@@ -197,9 +253,9 @@ func (p *planner) createClaims(s slot) (Chain, bool) {
 // ownClaims gives the actions that let the slot's claims have the owners that the retention policy wants.
 func (p *planner) ownClaims(s slot) Chain {
 	var chain Chain
-	for _, name := range claim.Names(p.Set, s.ordinal) {
-		c := p.claims[name]
-		if c == nil {
+	for _, t := range claim.Templates(p.Set) {
+		c := p.claims[ordinal.ClaimName(t.Name, p.Set.Name, s.ordinal)]
+		if c == nil || p.isOfRival(s, t.Name) {
 			continue
 		}
 		v := claim.Owners(p.Set, p.holder(s), c)
@@ -227,6 +283,7 @@ func (p *planner) repair(s slot) Chain {
 	if !claim.IsMounted(p.Set, s.pod, s.ordinal) {
 		p.wait(Wait{Reason: WaitVolumes, On: refPod(s.pod)})
 	}
+	chain = append(chain, p.stays(s)...)
 	labels := identity(s.pod.Name, s.ordinal)
 	maps.DeleteFunc(labels, func(key, value string) bool { return s.pod.Labels[key] == value })
 	if len(labels) > 0 {

@@ -19,6 +19,7 @@ type planner struct {
 	*world
 	plan     Plan
 	resolved revision.Answer
+	rollout  rollout
 	// current and update are the templates of the two revisions; nil until they are needed.
 	current, update *corev1.PodTemplateSpec
 }
@@ -52,6 +53,7 @@ func (p *planner) resolve() bool {
 		return false
 	}
 	p.resolved = answer
+	p.judge()
 	going := p.Set.DeletionTimestamp != nil
 	if !going || answer.Change != revision.Create {
 		p.plan.Revisions = Revisions{Current: answer.Current.Name, Update: answer.Update.Name, Known: true}
@@ -184,9 +186,9 @@ func (p *planner) isServing(pod *corev1.Pod) bool {
 	return podstate.IsServing(pod, p.Set.Spec.MinReadySeconds, p.Now)
 }
 
-// isOutdated tells if a pod was made from another revision than the update revision.
+// isOutdated tells if a pod was made from another revision than the one that is to be rolled out.
 func (p *planner) isOutdated(pod *corev1.Pod) bool {
-	return podstate.Revision(pod) != p.resolved.Update.Name
+	return podstate.Revision(pod) != p.rollout.target.Name
 }
 
 func refSet(set *appsv1.StatefulSet) Ref {

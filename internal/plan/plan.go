@@ -183,6 +183,30 @@ func (s Step) describe(b *strings.Builder) {
 	}
 }
 
+// Because is why the wait is, without on what.
+func (w Wait) Because() string {
+	text := w.Reason.explain()
+	if w.Detail != "" {
+		text += " (" + w.Detail + ")"
+	}
+	if !w.Until.IsZero() {
+		text += ", until " + w.Until.UTC().Format(time.RFC3339)
+	}
+	return text
+}
+
+// Sentence is the wait in words that stay the same while it lasts.
+func (w Wait) Sentence() string {
+	who := "the set"
+	if w.For != "" && w.For != w.On.Name {
+		who = "pod " + w.For
+	}
+	if w.On.Kind == KindSet {
+		return who + " waits: " + w.Because()
+	}
+	return who + " waits for " + w.On.String() + ": " + w.Because()
+}
+
 func (w Wait) describe(now time.Time) string {
 	text := "wait for " + w.On.String()
 	if w.For != "" && w.For != w.On.Name {

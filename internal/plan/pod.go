@@ -4,6 +4,7 @@
 package plan
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -11,6 +12,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/ordinal-dev/ordinal/internal/claim"
 	"github.com/ordinal-dev/ordinal/internal/ordinal"
@@ -20,9 +22,9 @@ import (
 // newPod is the pod to create for ordinal n. It is false when the revision that the pod has to be made from cannot be read,
 // which is then waited for.
 func (p *planner) newPod(n int) (*corev1.Pod, bool) {
-	r, cached := p.resolved.Update, &p.update
-	if p.keepsCurrent(n) {
-		r, cached = p.resolved.Current, &p.current
+	r, cached := p.revisionFor(n), &p.update
+	if r == p.resolved.Current {
+		cached = &p.current
 	}
 	if *cached == nil {
 		template, err := revision.Template(p.Set, r)
@@ -35,13 +37,32 @@ func (p *planner) newPod(n int) (*corev1.Pod, bool) {
 	return p.podFrom(*cached, r.Name, n), true
 }
 
+// revisionFor is the revision that a pod is made from that is created now for ordinal n.
+func (p *planner) revisionFor(n int) *appsv1.ControllerRevision {
+	if p.keepsCurrent(n) {
+		return p.resolved.Current
+	}
+	return p.rollout.target
+}
+
 // keepsCurrent tells if a pod that is created now for ordinal n is made from the current revision. That goes by the
-// partition; a set whose strategy has no rollingUpdate block goes by how many pods its status calls current.
+// partition; a set whose strategy has no rollingUpdate block goes by how many pods its status calls current. While a rollout
+// is halted, no pod has its revision that had not.
 func (p *planner) keepsCurrent(n int) bool {
+	if p.rollout.frozen {
+		return true
+	}
 	if p.Set.Spec.UpdateStrategy.RollingUpdate != nil {
 		return n < p.span.Start+p.partition()
 	}
-	return p.countsCurrent() && n < p.span.Start+int(p.Set.Status.CurrentReplicas)
+	return p.comesBackAtCurrent(n)
+}
+
+// comesBackAtCurrent tells if a pod comes back at the current revision although it will be updated, for want of a
+// rollingUpdate block. One that was stuck does not: it would be stuck again.
+func (p *planner) comesBackAtCurrent(n int) bool {
+	return p.Set.Spec.UpdateStrategy.RollingUpdate == nil && p.countsCurrent() &&
+		n < p.span.Start+int(p.Set.Status.CurrentReplicas) && !p.Unstuck[ordinal.PodName(p.Set.Name, n)]
 }
 
 // countsCurrent tells if a missing rollingUpdate block brings pods back at the current revision. It does not for a Parallel
@@ -82,6 +103,24 @@ func (p *planner) podFrom(template *corev1.PodTemplateSpec, revisionName string,
 	pod.Spec.Subdomain = p.Set.Spec.ServiceName
 	pod.Spec.Volumes = claim.Volumes(p.Set, pod.Spec.Volumes, n)
 	return pod
+}
+
+// nameFault tells why no pod of set can have ordinal n, with the limit; empty if it can.
+func nameFault(set *appsv1.StatefulSet, revisionName string, n int) string {
+	pod := ordinal.PodName(set.Name, n)
+	switch {
+	case len(pod) > validation.DNS1123LabelMaxLength:
+		return fmt.Sprintf("its name %s has %d characters, and a host name has at most %d", pod, len(pod), validation.DNS1123LabelMaxLength)
+	case len(validation.IsDNS1123Label(pod)) > 0:
+		return fmt.Sprintf("its name %s is no host name: %s", pod, validation.IsDNS1123Label(pod)[0])
+	case len(revisionName) > validation.LabelValueMaxLength:
+		hash := len(revisionName) - len(set.Name)
+		return fmt.Sprintf("the label with its revision %s would have %d characters, and a label has at most %d: name the set with at most %d",
+			revisionName, len(revisionName), validation.LabelValueMaxLength, validation.LabelValueMaxLength-hash)
+	case set.Spec.ServiceName != "" && len(validation.IsDNS1123Label(set.Spec.ServiceName)) > 0:
+		return fmt.Sprintf("serviceName %s is no host name: %s", set.Spec.ServiceName, validation.IsDNS1123Label(set.Spec.ServiceName)[0])
+	}
+	return ""
 }
 
 // identity are the labels that tell who a pod is.

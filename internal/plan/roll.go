@@ -24,7 +24,11 @@ func (p *planner) roll() {
 		return
 	case appsv1.RollingUpdateStatefulSetStrategyType:
 	}
-	targets := p.targets()
+	if p.rollout.stop != nil {
+		p.wait(*p.rollout.stop)
+		return
+	}
+	targets := p.leadersLast(p.targets())
 	switch {
 	case p.Options.IgnoreMaxUnavailable:
 		p.rollOneByOne()
@@ -43,7 +47,7 @@ func (p *planner) targets() []slot {
 		if !p.isOutdated(s.pod) {
 			continue
 		}
-		if s.ordinal < p.span.Start+p.partition() {
+		if s.ordinal < p.firstUpdated() {
 			kept = true
 			continue
 		}
@@ -69,7 +73,12 @@ func (p *planner) rollAtOnce(targets []slot) {
 			continue
 		}
 		if !p.isReplaced(s) {
-			broken = append(broken, Chain{DeletePod{Pod: refPod(s.pod), Reason: ReasonOutdatedBroken}})
+			broken = append(broken, p.remove(s, ReasonOutdatedBroken))
+		}
+	}
+	for _, s := range p.live {
+		if s.ordinal < p.firstUpdated() && p.isStuck(s) {
+			broken = append(broken, p.remove(s, ReasonStuck))
 		}
 	}
 	p.step(Step{Mode: Serial}, broken...)
@@ -83,12 +92,13 @@ func (p *planner) isReplaced(s slot) bool {
 
 // deleteWithin deletes as many of the targets as the budget allows.
 func (p *planner) deleteWithin(budget int, targets []slot) {
-	if len(targets) > max(0, budget) {
+	budget = max(0, min(budget, p.rollout.room))
+	if len(targets) > budget {
 		p.waitForSet(WaitBudget)
 	}
 	var chains []Chain
-	for _, s := range targets[:min(len(targets), max(0, budget))] {
-		chains = append(chains, Chain{DeletePod{Pod: refPod(s.pod), Reason: ReasonOutdated}})
+	for _, s := range targets[:min(len(targets), budget)] {
+		chains = append(chains, p.remove(s, ReasonOutdated))
 	}
 	p.step(Step{Mode: Serial}, chains...)
 }
@@ -107,7 +117,7 @@ func (p *planner) rollOneByOne() {
 			return
 		}
 		if p.isOutdated(s.pod) && !podstate.IsTerminating(s.pod) && !p.isReplaced(s) {
-			p.step(Step{Mode: Serial}, Chain{DeletePod{Pod: refPod(s.pod), Reason: ReasonOutdated}})
+			p.step(Step{Mode: Serial}, p.remove(s, ReasonOutdated))
 			return
 		}
 		if !p.isServing(s.pod) {
@@ -148,6 +158,10 @@ func (p *planner) recreate() bool {
 		p.waitForSet(WaitRecreateDisabled)
 		return false
 	}
+	if stop := p.rollout.stop; stop != nil && slices.ContainsFunc(slices.Collect(p.pods()), p.isOutdated) {
+		p.wait(*stop)
+		return true
+	}
 	var chains []Chain
 	done := true
 	for pod := range p.pods() {
@@ -159,7 +173,7 @@ func (p *planner) recreate() bool {
 			p.wait(Wait{Reason: WaitTerminating, On: refPod(pod)})
 			continue
 		}
-		chains = append(chains, Chain{DeletePod{Pod: refPod(pod), Reason: ReasonRecreate}})
+		chains = append(chains, p.remove(slot{pod: pod}, ReasonRecreate))
 	}
 	p.step(Step{Mode: SlowStart}, chains...)
 	switch {

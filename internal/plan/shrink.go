@@ -27,22 +27,31 @@ func (p *planner) shrinkInOrder() bool {
 	if len(p.condemned) == 0 {
 		return true
 	}
+	if p.rules.Conflict {
+		p.waitForSet(WaitPolicyConflict)
+		return false
+	}
 	p.handOver(Serial)
 	top := p.condemned[0].pod
 	if podstate.IsTerminating(top) {
 		p.wait(Wait{Reason: WaitTerminating, On: refPod(top)})
 		return false
 	}
-	// The lowest pod that does not serve may go although it is not available; others may not, as their order counts.
-	if top != p.lowestBroken() && !p.isPassed(top) {
+	// In Kubernetes, only the lowest pod that does not serve may go although it is not available, so that two of them hold up
+	// the set for good (kubernetes#36333).
+	if p.Options.Strict && top != p.lowestBroken() && !p.isPassed(top) {
 		return false
 	}
-	p.step(Step{Mode: Serial}, Chain{DeletePod{Pod: refPod(top), Reason: ReasonScaledDown}})
+	p.step(Step{Mode: Serial}, p.dismiss(p.condemned[0]))
 	return false
 }
 
 // shrinkAtOnce deletes all pods beyond the range.
 func (p *planner) shrinkAtOnce() {
+	if len(p.condemned) > 0 && p.rules.Conflict {
+		p.waitForSet(WaitPolicyConflict)
+		return
+	}
 	p.handOver(SlowStart)
 	var chains []Chain
 	for _, s := range p.condemned {
@@ -50,7 +59,7 @@ func (p *planner) shrinkAtOnce() {
 			p.wait(Wait{Reason: WaitTerminating, On: refPod(s.pod)})
 			continue
 		}
-		chains = append(chains, Chain{DeletePod{Pod: refPod(s.pod), Reason: ReasonScaledDown}})
+		chains = append(chains, p.dismiss(s))
 	}
 	p.step(Step{Mode: SlowStart}, chains...)
 }

@@ -93,7 +93,7 @@ func read(p *v1alpha1.StatefulSetPolicy) (Rules, error) {
 	if r.ResumedAt, err = timeOf(p, v1alpha1.ResumeAtAnnotation); err != nil {
 		return r, err
 	}
-	if f := p.Status.FailedTime; f != nil && !r.RetriedAt.After(f.Time) {
+	if f := p.Status.FailedTime; f != nil && r.RetriedAt.Before(f.Time) {
 		r.Failed = p.Status.FailedRevision
 	}
 	return r, nil

@@ -9,17 +9,22 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/ordinal-dev/ordinal/api/v1alpha1"
 	"github.com/ordinal-dev/ordinal/internal/plan"
 	"github.com/ordinal-dev/ordinal/internal/revision"
 )
 
 // errOther is why an action conflicts: the object is another, or has changed.
 var errOther = errors.New("the object has changed")
+
+// errBudget is why an eviction is refused.
+var errBudget = errors.New("a PodDisruptionBudget forbids it")
 
 // Apply carries out a plan.
 func (w *World) Apply(p plan.Plan) []plan.Outcome {
@@ -112,7 +117,13 @@ func (w *World) actOnPod(action plan.Action, o *plan.Outcome) {
 	}
 	switch a := action.(type) {
 	case plan.DeletePod:
+		if a.Evict && w.Blocked != nil && w.Blocked(a) {
+			o.Result, o.Err = plan.ResultBlocked, errBudget
+			return
+		}
 		w.Kill(target.Name)
+	case plan.TellPod:
+		w.change(pod, func(p *corev1.Pod) { tell(p, a) })
 	case plan.AdoptPod:
 		w.change(pod, func(p *corev1.Pod) { p.OwnerReferences = append(p.OwnerReferences, revision.Owner(w.Set)) })
 	case plan.ReleasePod:
@@ -126,6 +137,27 @@ func (w *World) actOnPod(action plan.Action, o *plan.Outcome) {
 		})
 	default:
 		o.Result = plan.ResultFailed
+	}
+}
+
+// tell writes the annotations by which a pod learns that it goes, or that it stays.
+func tell(p *corev1.Pod, a plan.TellPod) {
+	at := ""
+	if !a.At.IsZero() {
+		at = a.At.UTC().Format(time.RFC3339)
+	}
+	if p.Annotations == nil {
+		p.Annotations = map[string]string{}
+	}
+	for key, value := range map[string]string{
+		v1alpha1.StopReasonAnnotation: a.Stop,
+		v1alpha1.StopAtAnnotation:     at,
+	} {
+		if value == "" {
+			delete(p.Annotations, key)
+			continue
+		}
+		p.Annotations[key] = value
 	}
 }
 

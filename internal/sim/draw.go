@@ -5,6 +5,7 @@ package sim
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"strconv"
 	"time"
@@ -301,19 +302,30 @@ func (d *drawer) owners(set *appsv1.StatefulSet, n int) []metav1.OwnerReference 
 	}
 }
 
-// From is a world that begins with a snapshot.
+// From is a world that begins with a snapshot, and in which pods that do not run yet will.
 func From(s plan.Snapshot) *World {
+	w := Live(s)
+	for _, p := range w.Pods {
+		if p.DeletionTimestamp == nil && (p.Status.Phase == corev1.PodPending || p.Status.Phase == corev1.PodRunning) {
+			w.due[p.UID] = w.Now.Add(StartTime)
+		}
+	}
+	return w
+}
+
+// Live is a world that begins with a snapshot, and in which pods stay as they are until they are replaced. Those that are
+// going will be gone.
+func Live(s plan.Snapshot) *World {
 	w := New(s.Set)
-	w.Now, w.Options = s.Now, s.Options
+	w.Now, w.Options, w.Rivals = s.Now, s.Options, s.Rivals
 	w.version = 1000
 	w.Set = s.Set.DeepCopy()
+	maps.Copy(w.unstuck, s.Unstuck)
+	maps.Copy(w.evictAfter, s.EvictAfter)
 	for _, p := range s.Pods {
 		w.Pods[p.Name] = p.DeepCopy()
-		switch {
-		case p.DeletionTimestamp != nil:
+		if p.DeletionTimestamp != nil {
 			w.due[p.UID] = w.Now.Add(StopTime)
-		case p.Status.Phase == corev1.PodPending, p.Status.Phase == corev1.PodRunning:
-			w.due[p.UID] = w.Now.Add(StartTime)
 		}
 	}
 	for _, c := range s.Claims {
@@ -321,6 +333,9 @@ func From(s plan.Snapshot) *World {
 	}
 	for _, r := range s.Revisions {
 		w.Revisions[r.Name] = r.DeepCopy()
+	}
+	for _, p := range s.Policies {
+		w.Policies[p.Name] = p.DeepCopy()
 	}
 	return w
 }

@@ -20,6 +20,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/ordinal-dev/ordinal/api/v1alpha1"
+	"github.com/ordinal-dev/ordinal/internal/claim"
 	"github.com/ordinal-dev/ordinal/internal/plan"
 	"github.com/ordinal-dev/ordinal/internal/podstate"
 	"github.com/ordinal-dev/ordinal/internal/status"
@@ -39,10 +41,12 @@ const (
 	Failing
 )
 
-// Times of the kubelet.
+// Times of the kubelet, and of the controller.
 const (
 	StartTime = 2 * time.Second
 	StopTime  = time.Second
+	// EvictDelay is how long the controller waits after an eviction was refused.
+	EvictDelay = 2 * time.Second
 )
 
 // ErrUnsettled means that a world did not come to rest.
@@ -55,15 +59,26 @@ type World struct {
 	Pods      map[string]*corev1.Pod
 	Claims    map[string]*corev1.PersistentVolumeClaim
 	Revisions map[string]*appsv1.ControllerRevision
-	Options   plan.Options
+	// Policies are those that name the set.
+	Policies map[string]*v1alpha1.StatefulSetPolicy
+	// Rivals are other sets whose claims bear the same names. They do nothing.
+	Rivals  []claim.Rival
+	Options plan.Options
 	// Fate tells what becomes of a pod; nil for Good.
 	Fate func(*corev1.Pod) Fate
 	// Refuse lets a write fail before it has any effect; nil for none.
 	Refuse func(plan.Action) error
+	// Blocked tells if a PodDisruptionBudget forbids an eviction; nil for never.
+	Blocked func(plan.DeletePod) bool
 	// Observe is told of each plan with its outcomes; nil for nobody.
 	Observe func(plan.Plan, []plan.Outcome)
 
 	version int
+	// gone means that the set has been deleted, so that no controller works on it.
+	gone bool
+	// unstuck and evictAfter are what the controller remembers.
+	unstuck    map[string]bool
+	evictAfter map[string]time.Time
 	// due is when the kubelet does something to a pod.
 	due map[types.UID]time.Time
 }
@@ -76,14 +91,18 @@ func New(set *appsv1.StatefulSet) *World {
 		Pods:      map[string]*corev1.Pod{},
 		Claims:    map[string]*corev1.PersistentVolumeClaim{},
 		Revisions: map[string]*appsv1.ControllerRevision{},
-		due:       map[types.UID]time.Time{},
+		Policies:  map[string]*v1alpha1.StatefulSetPolicy{},
+
+		unstuck:    map[string]bool{},
+		evictAfter: map[string]time.Time{},
+		due:        map[types.UID]time.Time{},
 	}
 	w.Set.Generation = 1
 	w.stamp(w.Set)
 	return w
 }
 
-// Edit changes the set as its owner does.
+// Edit changes the set as its owner does. The controller then forgets what it remembers of its pods.
 func (w *World) Edit(change func(*appsv1.StatefulSet)) {
 	set := w.Set.DeepCopy()
 	change(set)
@@ -91,17 +110,36 @@ func (w *World) Edit(change func(*appsv1.StatefulSet)) {
 	w.version++
 	set.ResourceVersion = strconv.Itoa(w.version)
 	w.Set = set
+	clear(w.unstuck)
+	clear(w.evictAfter)
+}
+
+// AddPolicy puts a policy into the world, in the place of one of the same name.
+func (w *World) AddPolicy(p *v1alpha1.StatefulSetPolicy) {
+	old := w.Policies[p.Name]
+	p = p.DeepCopy()
+	w.stamp(p)
+	p.Generation = 1
+	if old != nil {
+		p.UID, p.CreationTimestamp, p.Generation = old.UID, old.CreationTimestamp, old.Generation+1
+		p.Status = *old.Status.DeepCopy()
+	}
+	w.Policies[p.Name] = p
 }
 
 // Snapshot is the world as the controller sees it.
 func (w *World) Snapshot() plan.Snapshot {
 	return plan.Snapshot{
-		Now:       w.Now,
-		Set:       w.Set,
-		Revisions: w.revisions(),
-		Pods:      slices.Collect(maps.Values(w.Pods)),
-		Claims:    slices.Collect(maps.Values(w.Claims)),
-		Options:   w.Options,
+		Now:        w.Now,
+		Set:        w.Set,
+		Revisions:  w.revisions(),
+		Pods:       slices.Collect(maps.Values(w.Pods)),
+		Claims:     slices.Collect(maps.Values(w.Claims)),
+		EvictAfter: w.evictAfter,
+		Unstuck:    w.unstuck,
+		Policies:   slices.Collect(maps.Values(w.Policies)),
+		Rivals:     w.Rivals,
+		Options:    w.Options,
 	}
 }
 
@@ -123,9 +161,13 @@ func (w *World) revisions() []*appsv1.ControllerRevision {
 
 // Sync lets the controller work once. It is false when that changed nothing.
 func (w *World) Sync() bool {
+	if w.gone {
+		return false
+	}
 	s := w.Snapshot()
 	p := plan.Make(s)
 	outcomes := w.Apply(p)
+	w.remember(outcomes)
 	next, changed := status.Settle(s, p, outcomes)
 	if changed {
 		set := w.Set.DeepCopy()
@@ -134,10 +176,46 @@ func (w *World) Sync() bool {
 		set.ResourceVersion = strconv.Itoa(w.version)
 		w.Set = set
 	}
+	changed = w.settlePolicies(s, p, outcomes) || changed
 	if w.Observe != nil {
 		w.Observe(p, outcomes)
 	}
 	return changed || len(outcomes) > 0
+}
+
+// remember takes note of what the controller keeps in mind from one plan to the next.
+func (w *World) remember(outcomes []plan.Outcome) {
+	for _, o := range outcomes {
+		switch a := o.Action.(type) {
+		case plan.CreatePod:
+			if o.Result == plan.ResultDone {
+				delete(w.unstuck, a.Pod.Name)
+			}
+		case plan.DeletePod:
+			delete(w.evictAfter, a.Pod.Name)
+			switch {
+			case o.Result == plan.ResultBlocked:
+				w.evictAfter[a.Pod.Name] = w.Now.Add(EvictDelay)
+			case o.Result == plan.ResultDone && a.Reason == plan.ReasonStuck:
+				w.unstuck[a.Pod.Name] = true
+			}
+		default:
+			// Of the others nothing has to be kept.
+		}
+	}
+}
+
+// settlePolicies writes the status of policies; false when that changes nothing.
+func (w *World) settlePolicies(s plan.Snapshot, p plan.Plan, outcomes []plan.Outcome) bool {
+	next := status.Policies(s, p, outcomes)
+	for _, n := range next {
+		policy := n.Policy.DeepCopy()
+		policy.Status = n.Status
+		w.version++
+		policy.ResourceVersion = strconv.Itoa(w.version)
+		w.Policies[policy.Name] = policy
+	}
+	return len(next) > 0
 }
 
 // Settle lets controller and kubelet work until nothing changes any more.
@@ -155,7 +233,10 @@ func (w *World) Settle() error {
 
 // Advance lets time go on to the next moment at which something happens by itself; false when nothing ever does.
 func (w *World) Advance() bool {
-	next := plan.Make(w.Snapshot()).Requeue
+	var next time.Time
+	if !w.gone {
+		next = plan.Make(w.Snapshot()).Requeue
+	}
 	for _, at := range w.due {
 		if next.IsZero() || at.Before(next) {
 			next = at
@@ -216,18 +297,52 @@ func (w *World) start(p *corev1.Pod) {
 // Collect deletes the claims that have lost their owners; false when there are none.
 func (w *World) Collect() bool {
 	before := len(w.Claims)
-	live := map[types.UID]bool{w.Set.UID: true}
+	live := map[types.UID]bool{w.Set.UID: !w.gone}
 	for _, p := range w.Pods {
 		live[p.UID] = true
+	}
+	if w.gone {
+		w.collectMembers()
 	}
 	maps.DeleteFunc(w.Claims, func(_ string, c *corev1.PersistentVolumeClaim) bool {
 		owned := slices.ContainsFunc(c.OwnerReferences, func(r metav1.OwnerReference) bool {
 			// Of what this world does not hold, it knows nothing.
 			return live[r.UID] || (r.Kind != "Pod" && r.Kind != string(plan.KindSet))
 		})
-		return len(c.OwnerReferences) > 0 && !owned
+		return len(c.OwnerReferences) > 0 && !owned && !(w.gone && w.isUsed(c.Name))
 	})
 	return len(w.Claims) < before
+}
+
+// Delete deletes the set, and lets the garbage collector take what it owns.
+func (w *World) Delete() {
+	w.gone = true
+	w.Collect()
+}
+
+// collectMembers deletes the pods and revisions of a set that is gone.
+func (w *World) collectMembers() {
+	isOwned := func(o metav1.Object) bool {
+		return slices.ContainsFunc(o.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return r.UID == w.Set.UID })
+	}
+	for _, name := range slices.Sorted(maps.Keys(w.Pods)) {
+		if isOwned(w.Pods[name]) {
+			w.Kill(name)
+		}
+	}
+	maps.DeleteFunc(w.Revisions, func(_ string, r *appsv1.ControllerRevision) bool { return isOwned(r) })
+}
+
+// isUsed tells if a pod mounts the claim, which keeps the claim until the pod is gone.
+func (w *World) isUsed(claim string) bool {
+	for _, p := range w.Pods {
+		for i := range p.Spec.Volumes {
+			if v := p.Spec.Volumes[i].PersistentVolumeClaim; v != nil && v.ClaimName == claim {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // Change replaces a pod by a changed one.
@@ -277,12 +392,19 @@ func (w *World) Orphan() {
 		r.OwnerReferences = without(r.OwnerReferences, w.Set.UID)
 		w.Revisions[name] = r
 	}
+	for name, c := range w.Claims {
+		c = c.DeepCopy()
+		c.OwnerReferences = without(c.OwnerReferences, w.Set.UID)
+		w.Claims[name] = c
+	}
 	set := &appsv1.StatefulSet{
 		ObjectMeta: metav1.ObjectMeta{Name: w.Set.Name, Namespace: w.Set.Namespace, Generation: 1},
 		Spec:       *w.Set.Spec.DeepCopy(),
 	}
 	w.stamp(set)
 	w.Set = set
+	clear(w.unstuck)
+	clear(w.evictAfter)
 }
 
 func without(refs []metav1.OwnerReference, uid types.UID) []metav1.OwnerReference {

@@ -54,6 +54,7 @@ func revise(name string) func(*corev1.Pod) {
 // Where the strategy Recreate is switched off, nothing is said of how it goes on.
 func TestConditionWithoutRecreate(t *testing.T) {
 	w := settled(t)
+	w.Options.Strict = true
 	w.Edit(func(s *appsv1.StatefulSet) { s.Spec.UpdateStrategy.Type = appsv1.RecreateStatefulSetStrategyType })
 	w.Set.Status.Conditions = []appsv1.StatefulSetCondition{{Type: appsv1.StatefulSetProgressing, Status: corev1.ConditionTrue}}
 	if s, _ := settle(w); len(s.Conditions) != 1 || s.Conditions[0].Status != corev1.ConditionTrue {

@@ -39,11 +39,12 @@ func Settle(s plan.Snapshot, p plan.Plan, outcomes []plan.Outcome) (appsv1.State
 	}
 	members := t.members(p.Members)
 	count(&next, s, members)
-	complete := isComplete(&next, s.Set, members)
+	complete := isComplete(&next, p.Span, s.Set, members)
 	if complete {
 		next.CurrentRevision, next.CurrentReplicas = next.UpdateRevision, next.UpdatedReplicas
 	}
 	setProgressing(&next, s, p, complete)
+	scene{snapshot: s, plan: p, outcomes: outcomes, members: members, next: &next}.setConditions()
 	return next, !equality.Semantic.DeepEqual(next, before)
 }
 
@@ -134,8 +135,7 @@ func one(is bool) int32 {
 // isComplete tells if an update has come to its end: the set has exactly the pods of its range, and all have the update and
 // are ready. A pod beyond the range does not make up for one within it, as it does for kube-controller-manager, which then
 // forgets what the pods below a partition have to be.
-func isComplete(next *appsv1.StatefulSetStatus, set *appsv1.StatefulSet, members []member) bool {
-	span := ordinal.RangeOf(set)
+func isComplete(next *appsv1.StatefulSetStatus, span ordinal.Range, set *appsv1.StatefulSet, members []member) bool {
 	done := 0
 	for _, m := range members {
 		n, ok := ordinal.Of(set.Name, m.Name)
@@ -146,10 +146,10 @@ func isComplete(next *appsv1.StatefulSetStatus, set *appsv1.StatefulSet, members
 	return done == span.Count && int(next.Replicas) == span.Count
 }
 
-// setProgressing sets the condition Progressing, which tells how the Recreate strategy goes on. As in Kubernetes, it is
-// false when the strategy is done.
+// setProgressing sets the condition Progressing as Kubernetes does: it tells how the Recreate strategy goes on, and is false
+// when the strategy is done.
 func setProgressing(next *appsv1.StatefulSetStatus, s plan.Snapshot, p plan.Plan, complete bool) {
-	if s.Set.Spec.UpdateStrategy.Type != appsv1.RecreateStatefulSetStrategyType || !s.Options.Recreate {
+	if !s.Options.Strict || s.Set.Spec.UpdateStrategy.Type != appsv1.RecreateStatefulSetStrategyType || !s.Options.Recreate {
 		return
 	}
 	c := appsv1.StatefulSetCondition{

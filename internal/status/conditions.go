@@ -1,0 +1,344 @@
+// Copyright The Ordinal Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package status
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/ordinal-dev/ordinal/api/v1alpha1"
+	"github.com/ordinal-dev/ordinal/internal/ordinal"
+	"github.com/ordinal-dev/ordinal/internal/plan"
+	"github.com/ordinal-dev/ordinal/internal/podstate"
+)
+
+// Conditions of a set, beside Progressing, which Kubernetes names.
+const (
+	// Available tells whether enough pods serve: all, or, while they are updated, all but as many as may be unavailable.
+	Available appsv1.StatefulSetConditionType = "Available"
+	// Degraded tells whether something needs a look: a pod that fails, a refusal, a name or claim that is taken.
+	Degraded appsv1.StatefulSetConditionType = "Degraded"
+)
+
+// Reasons of conditions. Degraded has those of waits and of troubles of pods, too.
+const (
+	ReasonAllAvailable     = "AllAvailable"
+	ReasonEnoughAvailable  = "EnoughAvailable"
+	ReasonTooFewAvailable  = "TooFewAvailable"
+	ReasonComplete         = "Complete"
+	ReasonScaling          = "Scaling"
+	ReasonUpdating         = "Updating"
+	ReasonPaused           = "RolloutPaused"
+	ReasonDeadlineExceeded = "ProgressDeadlineExceeded"
+	ReasonRollingBack      = "RollingBack"
+	ReasonRolledBack       = "RolledBack"
+	ReasonOnDelete         = "OnDelete"
+	ReasonFailedCreate     = "FailedCreate"
+	ReasonAsExpected       = "AsExpected"
+)
+
+// longestMessage is how many bytes of a refusal a condition tells.
+const longestMessage = 512
+
+// scene is what conditions are told from.
+type scene struct {
+	snapshot plan.Snapshot
+	plan     plan.Plan
+	outcomes []plan.Outcome
+	members  []member
+	next     *appsv1.StatefulSetStatus
+}
+
+// setConditions sets the conditions of a set. Their messages are the same from one moment to the next while nothing changes,
+// so that they cause no writes of their own.
+func (c scene) setConditions() {
+	if c.snapshot.Options.Strict || c.snapshot.Set.DeletionTimestamp != nil {
+		return
+	}
+	c.set(c.available())
+	c.set(c.progressing())
+	c.set(c.degraded())
+}
+
+func (c scene) set(condition appsv1.StatefulSetCondition) {
+	set(c.next, condition, c.snapshot.Now)
+}
+
+// available counts the pods of the range that serve and are to stay.
+func (c scene) available() appsv1.StatefulSetCondition {
+	wanted, serving := c.plan.Span.Count, 0
+	for _, m := range c.members {
+		if n, ok := ordinal.Of(c.snapshot.Set.Name, m.Name); ok && c.plan.Span.Contains(n) && c.serves(m) {
+			serving++
+		}
+	}
+	condition := appsv1.StatefulSetCondition{
+		Type:    Available,
+		Status:  corev1.ConditionTrue,
+		Reason:  ReasonAllAvailable,
+		Message: fmt.Sprintf("%d of %d pods are available", serving, wanted),
+	}
+	switch {
+	case serving >= wanted:
+	case c.isUpdating() && serving >= max(1, wanted-plan.MaxUnavailable(c.snapshot.Set)):
+		condition.Reason = ReasonEnoughAvailable
+	default:
+		condition.Status, condition.Reason = corev1.ConditionFalse, ReasonTooFewAvailable
+	}
+	return condition
+}
+
+func (c scene) serves(m member) bool {
+	return !m.leaving && podstate.IsServing(m.Pod, c.snapshot.Set.Spec.MinReadySeconds, c.snapshot.Now)
+}
+
+// isUpdating tells if pods are being replaced by ones of another revision.
+func (c scene) isUpdating() bool {
+	return c.next.CurrentRevision != c.next.UpdateRevision && !slices.Contains(
+		[]v1alpha1.RolloutPhase{v1alpha1.RolloutComplete, v1alpha1.RolloutRolledBack}, c.plan.Rollout.Phase)
+}
+
+// progressing tells what is being done and what that waits for. As in Kubernetes, it is false when all is done; it is false,
+// too, when nothing more is done.
+func (c scene) progressing() appsv1.StatefulSetCondition {
+	condition := appsv1.StatefulSetCondition{Type: appsv1.StatefulSetProgressing, Status: corev1.ConditionFalse}
+	revision := c.plan.Rollout.Revision
+	done := fmt.Sprintf("revision %s: %d of %d pods", revision, c.updated(), c.plan.Rollout.Wanted)
+	blocked := c.blocked()
+	switch phase := c.plan.Rollout.Phase; {
+	case phase == v1alpha1.RolloutHeld:
+		condition.Reason = ReasonDeadlineExceeded
+		condition.Message = c.since(condition.Type, done+"; no progress within the deadline of the policy, so its rollout is held")
+	case phase == v1alpha1.RolloutRolledBack:
+		condition.Reason = ReasonRolledBack
+		condition.Message = c.since(condition.Type, fmt.Sprintf(
+			"revision %s failed, and pods are back at %s until the template changes", revision, c.next.CurrentRevision))
+	case phase == v1alpha1.RolloutRollingBack:
+		condition.Status, condition.Reason = corev1.ConditionTrue, ReasonRollingBack
+		condition.Message = c.since(condition.Type, fmt.Sprintf("revision %s failed, and pods go back to %s", revision, c.next.CurrentRevision)+
+			prefixed("; ", blocked))
+	case phase == v1alpha1.RolloutPaused && c.isWhole():
+		condition.Reason = ReasonPaused
+		condition.Message = c.since(condition.Type, done+prefixed("; ", c.pause()))
+	case c.isWhole() && c.waitsFor(plan.WaitOnDelete):
+		condition.Reason = ReasonOnDelete
+		condition.Message = done + "; the others wait to be deleted by somebody"
+	case c.isWhole() && blocked == "" && (phase == v1alpha1.RolloutComplete || !c.isUpdating()):
+		condition.Reason, condition.Message = ReasonComplete, done
+	default:
+		condition.Status, condition.Reason = corev1.ConditionTrue, ReasonScaling
+		if c.isUpdating() {
+			condition.Reason = ReasonUpdating
+		}
+		condition.Message = c.since(condition.Type, done+prefixed("; ", blocked))
+	}
+	return condition
+}
+
+// updated counts the pods that have the update revision and serve.
+func (c scene) updated() int {
+	n := 0
+	for _, m := range c.members {
+		if podstate.Revision(m.Pod) == c.plan.Rollout.Revision && c.serves(m) {
+			n++
+		}
+	}
+	return min(n, c.plan.Rollout.Wanted)
+}
+
+// isWhole tells if the set has exactly the pods of its range.
+func (c scene) isWhole() bool {
+	for _, m := range c.members {
+		if n, ok := ordinal.Of(c.snapshot.Set.Name, m.Name); !ok || m.leaving || !c.plan.Span.Contains(n) {
+			return false
+		}
+	}
+	return len(c.members) == c.plan.Span.Count
+}
+
+func (c scene) waitsFor(reason plan.Reason) bool {
+	return slices.ContainsFunc(c.plan.Waits, func(w plan.Wait) bool { return w.Reason == reason })
+}
+
+// pause is why the rollout pauses.
+func (c scene) pause() string {
+	for _, w := range c.plan.Waits {
+		switch w.Reason {
+		case plan.WaitPaused, plan.WaitPolicyConflict, plan.WaitBatch:
+			return w.Because()
+		default:
+		}
+	}
+	return ""
+}
+
+// blocked is the pod that has to change before the set goes on, and the rule by which it is waited for: a wait that is
+// nothing usual, or else the lowest pod of the range that does not serve, or the highest beyond it. It is empty if there is
+// none.
+func (c scene) blocked() string {
+	for _, w := range c.plan.Waits {
+		if !isUsual(w.Reason) {
+			return w.Sentence()
+		}
+	}
+	pods := map[int]member{}
+	top := -1
+	for _, m := range c.members {
+		if n, ok := ordinal.Of(c.snapshot.Set.Name, m.Name); ok {
+			pods[n] = m
+			if !c.plan.Span.Contains(n) {
+				top = max(top, n)
+			}
+		}
+	}
+	for n := range c.plan.Span.All() {
+		if m, ok := pods[n]; !ok || !c.serves(m) {
+			return "waits for pod " + ordinal.PodName(c.snapshot.Set.Name, n) + " to be available"
+		}
+	}
+	if top >= 0 {
+		return "waits for pod " + pods[top].Name + " to be gone"
+	}
+	return ""
+}
+
+// isUsual tells if a wait is part of any update or scaling, so that the pod alone tells all.
+func isUsual(reason plan.Reason) bool {
+	switch reason {
+	case plan.WaitStarting, plan.WaitNotReady, plan.WaitNotAvailable, plan.WaitTerminating, plan.WaitFinished, plan.WaitBudget,
+		plan.WaitPartition, plan.WaitOnDelete, plan.WaitVolumes, plan.WaitClaimConflict, plan.WaitPaused, plan.WaitDeadline,
+		plan.WaitRolledBack, plan.WaitLeader:
+		return true
+	default:
+		return false
+	}
+}
+
+// degraded tells the first thing that needs a look.
+func (c scene) degraded() appsv1.StatefulSetCondition {
+	condition := appsv1.StatefulSetCondition{Type: Degraded, Status: corev1.ConditionFalse, Reason: ReasonAsExpected}
+	for _, find := range []func() (string, string){c.refusal, c.obstacle, c.trouble} {
+		if reason, message := find(); reason != "" {
+			condition.Status, condition.Reason = corev1.ConditionTrue, reason
+			condition.Message = c.since(Degraded, message)
+			return condition
+		}
+	}
+	return condition
+}
+
+// refusal is what was not created. While a pod waits to be tried again, the refusal before counts.
+func (c scene) refusal() (reason, message string) {
+	for _, o := range c.outcomes {
+		if o.Result != plan.ResultFailed {
+			continue
+		}
+		switch a := o.Action.(type) {
+		case plan.CreatePod:
+			return ReasonFailedCreate, refused(a.Pod.Name) + ": " + shortened(o.Err.Error())
+		case plan.CreateClaim:
+			return ReasonFailedCreate, fmt.Sprintf("%s, as claim %s cannot: %s", refused(a.Pod), a.Claim.Name, shortened(o.Err.Error()))
+		default:
+		}
+	}
+	old := find(c.snapshot.Set.Status.Conditions, Degraded)
+	for _, w := range c.plan.Waits {
+		if w.Reason != plan.WaitBackoff {
+			continue
+		}
+		if old != nil && old.Reason == ReasonFailedCreate && strings.HasPrefix(old.Message, refused(w.On.Name)) {
+			return ReasonFailedCreate, withoutSince(old.Message)
+		}
+	}
+	return "", ""
+}
+
+func refused(pod string) string {
+	return "pod " + pod + " cannot be created"
+}
+
+// obstacle is a wait that does not end by itself.
+func (c scene) obstacle() (reason, message string) {
+	for _, w := range c.plan.Waits {
+		switch w.Reason {
+		case plan.WaitBadSelector, plan.WaitBadTemplate, plan.WaitBadRevision, plan.WaitBadName, plan.WaitNameTaken,
+			plan.WaitClaimShared, plan.WaitPolicyConflict, plan.WaitRecreateDisabled, plan.WaitClaimTerminating, plan.WaitBackoff,
+			plan.WaitDeadline, plan.WaitRolledBack:
+			return string(w.Reason), w.Sentence()
+		default:
+		}
+	}
+	return "", ""
+}
+
+// trouble is what is wrong with the lowest pod with which something is.
+func (c scene) trouble() (reason, message string) {
+	byOrdinal := func(a, b member) int {
+		m, _ := ordinal.Of(c.snapshot.Set.Name, a.Name)
+		n, _ := ordinal.Of(c.snapshot.Set.Name, b.Name)
+		return m - n
+	}
+	for _, m := range slices.SortedFunc(slices.Values(c.members), byOrdinal) {
+		if t := podstate.TroubleOf(m.Pod, c.snapshot.Now); t != nil {
+			return t.Reason, "pod " + m.Name + ": " + shortened(t.Message)
+		}
+	}
+	return "", ""
+}
+
+const sinceMark = ", since "
+
+// since adds to a message since when it holds: since now, or since when the condition tells it already.
+func (c scene) since(kind appsv1.StatefulSetConditionType, message string) string {
+	if old := find(c.snapshot.Set.Status.Conditions, kind); old != nil && withoutSince(old.Message) == message {
+		return old.Message
+	}
+	return message + sinceMark + c.snapshot.Now.UTC().Format(time.RFC3339)
+}
+
+func withoutSince(message string) string {
+	before, _, _ := cutLast(message, sinceMark)
+	return before
+}
+
+func cutLast(s, separator string) (before, after string, found bool) {
+	if i := strings.LastIndex(s, separator); i >= 0 {
+		return s[:i], s[i+len(separator):], true
+	}
+	return s, "", false
+}
+
+func prefixed(prefix, text string) string {
+	if text == "" {
+		return ""
+	}
+	return prefix + text
+}
+
+func shortened(text string) string {
+	if len(text) <= longestMessage {
+		return text
+	}
+	return strings.ToValidUTF8(text[:longestMessage], "") + "…"
+}
+
+// LookAgain is the earliest moment at which a condition changes although no object has; zero for never.
+func LookAgain(s plan.Snapshot, p plan.Plan) time.Time {
+	var next time.Time
+	if s.Options.Strict {
+		return next
+	}
+	for _, pod := range p.Members {
+		at := podstate.TroubleAt(pod)
+		if at.After(s.Now) && (next.IsZero() || at.Before(next)) {
+			next = at
+		}
+	}
+	return next
+}
