@@ -25,6 +25,16 @@ type exception struct {
 // exceptions are all intended differences in what is written. Those in counters are told by TestOneSync.
 var exceptions = []exception{
 	{
+		// A pod that is not ready and has a revision that its ordinal should not have is replaced. Theirs waits for it for ever.
+		"unstuck", func(c comparison) bool { return unsticks(c.plan) && !c.before.Options.Strict },
+	},
+	{
+		// Scaling down takes the highest pod although it is not available. Theirs waits for it, unless it is the lowest such pod.
+		"unavailable pod scaled down", func(c comparison) bool {
+			return passesBroken(c.before, c.plan) && !c.before.Options.Strict
+		},
+	},
+	{
 		// A set that is being deleted changes nothing. Theirs still writes and trims revisions.
 		"set is going", func(c comparison) bool { return c.before.Set.DeletionTimestamp != nil },
 	},
@@ -87,6 +97,23 @@ var exceptions = []exception{
 		// one within it is missing. With a partition, the current revision is then lost.
 		"complete too early", func(c comparison) bool { return isEarly(c.before.Set.Status, c.theirs) },
 	},
+}
+
+// unsticks tells if a plan replaces a pod that is stuck.
+func unsticks(p plan.Plan) bool {
+	return slices.ContainsFunc(p.Actions(), func(a plan.Action) bool { return a.Why() == plan.ReasonStuck })
+}
+
+// passesBroken tells if a plan for an ordered set removes a pod beyond its range that does not serve.
+func passesBroken(s plan.Snapshot, p plan.Plan) bool {
+	if s.Set.Spec.PodManagementPolicy == appsv1.ParallelPodManagement {
+		return false
+	}
+	return slices.ContainsFunc(p.Actions(), func(a plan.Action) bool {
+		return a.Why() == plan.ReasonScaledDown && slices.ContainsFunc(s.Pods, func(pod *corev1.Pod) bool {
+			return pod.Name == a.Target().Name && !podstate.IsServing(pod, s.Set.Spec.MinReadySeconds, s.Now)
+		})
+	})
 }
 
 // exception names the intended difference that applies; empty if there is none.
