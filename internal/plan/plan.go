@@ -183,13 +183,14 @@ func (s Step) describe(b *strings.Builder) {
 	}
 }
 
-// Because is why the wait is, without on what.
+// Because is why the wait is, without on what. It stays the same while the wait lasts, so it does not tell the end of a pause
+// that grows.
 func (w Wait) Because() string {
 	text := w.Reason.explain()
 	if w.Detail != "" {
 		text += " (" + w.Detail + ")"
 	}
-	if !w.Until.IsZero() {
+	if !w.Until.IsZero() && w.Reason != WaitBackoff && w.Reason != WaitDisruption {
 		text += ", until " + w.Until.UTC().Format(time.RFC3339)
 	}
 	return text

@@ -16,6 +16,10 @@ import (
 // is trouble.
 const Patience = time.Minute
 
+// schedulingPatience is how long a pod may be unschedulable until that is trouble. A claim that is about to be bound makes it
+// so for a moment.
+const schedulingPatience = 10 * time.Second
+
 // Trouble is what keeps a pod from being ready or from going.
 type Trouble struct {
 	// Reason is one of the constants below.
@@ -50,7 +54,10 @@ func TroubleOf(pod *corev1.Pod, now time.Time) *Trouble {
 		}
 		return &Trouble{TroubleFailed, text}
 	}
-	if c := conditionOf(pod, corev1.PodScheduled); c != nil && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable {
+	if c := unschedulable(pod); c != nil {
+		if TroubleAt(pod).After(now) {
+			return nil
+		}
 		return &Trouble{TroubleUnschedulable, "it cannot be scheduled: " + c.Message}
 	}
 	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
@@ -74,6 +81,9 @@ func TroubleAt(pod *corev1.Pod) time.Time {
 	case IsReady(pod) || IsFinished(pod):
 		return time.Time{}
 	}
+	if c := unschedulable(pod); c != nil {
+		return c.LastTransitionTime.Add(schedulingPatience)
+	}
 	since := pod.CreationTimestamp.Time
 	if c := conditionOf(pod, corev1.PodReady); c != nil && c.LastTransitionTime.After(since) {
 		since = c.LastTransitionTime.Time
@@ -82,6 +92,14 @@ func TroubleAt(pod *corev1.Pod) time.Time {
 		return time.Time{}
 	}
 	return since.Add(Patience)
+}
+
+func unschedulable(pod *corev1.Pod) *corev1.PodCondition {
+	c := conditionOf(pod, corev1.PodScheduled)
+	if c == nil || c.Status != corev1.ConditionFalse || c.Reason != corev1.PodReasonUnschedulable {
+		return nil
+	}
+	return c
 }
 
 func lingering(pod *corev1.Pod, now time.Time) *Trouble {
@@ -95,15 +113,16 @@ func lingering(pod *corev1.Pod, now time.Time) *Trouble {
 	return &Trouble{TroubleTerminating, text}
 }
 
-// imageReasons are why a container waits for its image.
-func isImageReason(reason string) bool {
+// IsImageReason tells if a container that waits for this reason cannot get its image.
+func IsImageReason(reason string) bool {
 	return slices.Contains([]string{
 		"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError", "RegistryUnavailable",
 		"SignatureValidationFailed",
 	}, reason)
 }
 
-func isConfigReason(reason string) bool {
+// IsConfigReason tells if a container that waits for this reason cannot be made as its spec and the node are.
+func IsConfigReason(reason string) bool {
 	return slices.Contains([]string{"CreateContainerConfigError", "CreateContainerError", "RunContainerError", "PreCreateHookError",
 		"PreStartHookError", "PostStartHookError"}, reason)
 }
@@ -114,9 +133,9 @@ func containerTrouble(s *corev1.ContainerStatus) *Trouble {
 	}
 	if w := s.State.Waiting; w != nil {
 		switch {
-		case isImageReason(w.Reason):
+		case IsImageReason(w.Reason):
 			return &Trouble{TroubleImage, fmt.Sprintf("container %s cannot get its image %s", s.Name, s.Image)}
-		case isConfigReason(w.Reason):
+		case IsConfigReason(w.Reason):
 			return &Trouble{TroubleConfig, fmt.Sprintf("container %s cannot be made: %s", s.Name, cmp.Or(w.Message, w.Reason))}
 		}
 	}

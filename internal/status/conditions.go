@@ -131,6 +131,9 @@ func (c scene) progressing() appsv1.StatefulSetCondition {
 		condition.Message = done + "; the others wait to be deleted by somebody"
 	case c.isWhole() && blocked == "" && (phase == v1alpha1.RolloutComplete || !c.isUpdating()):
 		condition.Reason, condition.Message = ReasonComplete, done
+		if c.waitsFor(plan.WaitPartition) {
+			condition.Message += "; the others are kept by the partition"
+		}
 	default:
 		condition.Status, condition.Reason = corev1.ConditionTrue, ReasonScaling
 		if c.isUpdating() {
@@ -182,6 +185,11 @@ func (c scene) pause() string {
 // nothing usual, or else the lowest pod of the range that does not serve, or the highest beyond it. It is empty if there is
 // none.
 func (c scene) blocked() string {
+	for _, o := range c.outcomes {
+		if o.Result == plan.ResultBlocked {
+			return plan.Wait{Reason: plan.WaitDisruption, On: o.Action.Target()}.Sentence()
+		}
+	}
 	for _, w := range c.plan.Waits {
 		if !isUsual(w.Reason) {
 			return w.Sentence()
