@@ -24,9 +24,9 @@ type StatefulSetPolicy struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is what is wanted.
+	// spec is how the StatefulSet is to be rolled out and scaled.
 	Spec StatefulSetPolicySpec `json:"spec"`
-	// status is what was seen last, written by the controller.
+	// status is what the controller saw last. Nobody else writes it.
 	// +optional
 	Status StatefulSetPolicyStatus `json:"status,omitempty"`
 }
@@ -45,6 +45,7 @@ type StatefulSetPolicyList struct {
 type StatefulSetPolicySpec struct {
 	// targetRef names the StatefulSet. Two policies for one StatefulSet hold up its rollouts and its scaling down until one
 	// of them is gone.
+	// +structType=atomic
 	TargetRef TargetRef `json:"targetRef"`
 	// rollout says how pods are replaced when the StatefulSet's template changes.
 	// +optional
@@ -56,19 +57,19 @@ type StatefulSetPolicySpec struct {
 
 // TargetRef names a StatefulSet in the policy's own namespace.
 type TargetRef struct {
-	// apiVersion is that of the target.
+	// apiVersion is the API version of the target: apps/v1.
 	// +optional
 	// +kubebuilder:default="apps/v1"
 	// +kubebuilder:validation:Enum=apps/v1
 	APIVersion string `json:"apiVersion,omitempty"`
-	// kind is that of the target.
+	// kind is the kind of the target: StatefulSet.
 	// +optional
 	// +kubebuilder:default=StatefulSet
 	// +kubebuilder:validation:Enum=StatefulSet
 	Kind string `json:"kind,omitempty"`
-	// name is the name of the StatefulSet.
-	// +kubebuilder:validation:MinLength=1
+	// name is the name of the StatefulSet, which need not exist yet.
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="must be the name of a StatefulSet of this namespace, without its kind: web, not statefulset/web"
 	Name string `json:"name"`
 }
 
@@ -113,53 +114,67 @@ const (
 
 // RolloutPolicy says how pods are replaced when the template changes.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.onDeadline) || self.onDeadline != 'RollBack' || has(self.progressDeadlineSeconds)",message="onDeadline RollBack needs progressDeadlineSeconds"
-// +kubebuilder:validation:XValidation:rule="(has(self.order) && self.order == 'LeaderLast') == has(self.leaderSelector)",message="leaderSelector goes with order LeaderLast, and LeaderLast needs it"
+// +kubebuilder:validation:XValidation:rule="!has(self.onDeadline) || self.onDeadline != 'RollBack' || has(self.progressDeadlineSeconds)",fieldPath=".progressDeadlineSeconds",reason=FieldValueRequired,message="onDeadline RollBack needs a deadline: say after how many seconds without progress a rollout has failed"
+// +kubebuilder:validation:XValidation:rule="!has(self.order) || self.order != 'LeaderLast' || has(self.leaderSelector)",fieldPath=".leaderSelector",reason=FieldValueRequired,message="order LeaderLast needs a selector: give labels that only the leading pod has"
+// +kubebuilder:validation:XValidation:rule="!has(self.leaderSelector) || (has(self.order) && self.order == 'LeaderLast')",fieldPath=".order",message="leaderSelector is obeyed by no other order than LeaderLast: set that order, or leave out leaderSelector"
 type RolloutPolicy struct {
-	// progressDeadlineSeconds is how long a rollout may make no progress until it counts as failed. Each pod that becomes
-	// available at the new revision is progress. The time in which the rollout is paused does not count. Without it, a rollout
-	// may take for ever.
+	// progressDeadlineSeconds is after how many seconds without progress a rollout has failed. It is progress when a pod becomes
+	// available at the new revision, so choose more than one pod takes to stop, to start, and to be ready for the StatefulSet's
+	// minReadySeconds. While the rollout is paused, no time counts. Without a deadline, a rollout never fails.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	ProgressDeadlineSeconds *int32 `json:"progressDeadlineSeconds,omitempty"`
-	// onDeadline says what becomes of a rollout that failed. Hold (the default) replaces no more pods. RollBack brings the pods
-	// back to the last revision that was rolled out to its end; the StatefulSet's spec stays as it is, and is tried again when
-	// its template changes, or when the annotation ordinal.dev/retry-at is set (ordinal rollout retry).
+	// onDeadline is what becomes of a rollout that has failed. Hold replaces no more pods. RollBack brings the pods back to the
+	// last revision that was rolled out to its end; the StatefulSet's spec is not written, and its template is tried again
+	// when it changes, or when the annotation ordinal.dev/retry-at of the policy says so (ordinal rollout retry).
 	// +optional
+	// +kubebuilder:default=Hold
 	OnDeadline OnDeadline `json:"onDeadline,omitempty"`
-	// paused lets no pod be replaced because of the template. Pods that come back have the current revision.
+	// paused lets no pod be replaced because the template has changed. A pod that comes back meanwhile comes back at the
+	// revision from before the rollout.
 	// +optional
 	Paused bool `json:"paused,omitempty"`
-	// pauseAfter holds up the rollout after each batch of pods.
+	// pauseAfter makes a rollout go in batches of pods, with a pause after each. Pods that are not ready are replaced whatever
+	// the batch is. Without it, there are no pauses.
 	// +optional
+	// +structType=atomic
 	PauseAfter *PauseAfter `json:"pauseAfter,omitempty"`
-	// order is the order in which pods are replaced: HighestFirst (the default) or LeaderLast.
+	// order is the order in which pods are replaced. HighestFirst begins with the highest ordinal. LeaderLast does too, but
+	// takes the pods that leaderSelector matches last.
 	// +optional
+	// +kubebuilder:default=HighestFirst
 	Order Order `json:"order,omitempty"`
-	// leaderSelector matches the labels of the pods that LeaderLast takes last. It is read anew for each decision, as a leader
-	// may move.
+	// leaderSelector matches the labels of the pods that the order LeaderLast takes last, once all others are available at the
+	// new revision. It is matched anew before each pod, as the leader may change meanwhile.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="(has(self.matchLabels) && size(self.matchLabels) > 0) || (has(self.matchExpressions) && size(self.matchExpressions) > 0)",message="must have matchLabels or matchExpressions: an empty selector matches every pod"
+	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['In', 'NotIn', 'Exists', 'DoesNotExist'])",fieldPath=".matchExpressions",message="must have operators out of In, NotIn, Exists and DoesNotExist"
+	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, (e.operator in ['In', 'NotIn']) == (has(e.values) && size(e.values) > 0))",fieldPath=".matchExpressions",message="must have values with the operators In and NotIn, and none with Exists and DoesNotExist"
 	LeaderSelector *metav1.LabelSelector `json:"leaderSelector,omitempty"`
-	// disruption is how pods are removed: Delete (the default), or Evict, so that PodDisruptionBudgets hold.
+	// disruption is how a rollout removes pods. Delete deletes them. Evict asks for their eviction, which waits while a
+	// PodDisruptionBudget forbids it. Pods that are scaled away are deleted either way.
 	// +optional
+	// +kubebuilder:default=Delete
 	Disruption Disruption `json:"disruption,omitempty"`
 }
 
 // PauseAfter holds up a rollout after each batch of pods.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.ordinals) != has(self.percent)",message="exactly one of ordinals and percent is needed"
+// +kubebuilder:validation:XValidation:rule="has(self.ordinals) || has(self.percent)",message="must say how many pods a batch has: give ordinals or percent"
+// +kubebuilder:validation:XValidation:rule="!has(self.ordinals) || !has(self.percent)",message="must not have both ordinals and percent: leave out one"
 type PauseAfter struct {
-	// ordinals is how many pods a batch has.
+	// ordinals is how many pods a batch has. Either this or percent is given.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	Ordinals *int32 `json:"ordinals,omitempty"`
-	// percent is how many pods a batch has, as a share of the StatefulSet's replicas, rounded up.
+	// percent is how many pods a batch has, as a share of the StatefulSet's replicas, rounded up. Either this or ordinals is
+	// given.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
 	Percent *int32 `json:"percent,omitempty"`
-	// seconds is how long all pods of the batch have to be available before the next begins. Without it, the next begins when
-	// the annotation ordinal.dev/resume-at is set (ordinal rollout resume).
+	// seconds is for how long all pods of a batch have to be available before the next batch begins by itself. Without it, each
+	// batch waits until the annotation ordinal.dev/resume-at of the policy lets it begin (ordinal rollout resume).
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	Seconds *int32 `json:"seconds,omitempty"`
@@ -167,28 +182,31 @@ type PauseAfter struct {
 
 // ScalingPolicy says which ordinals run, and how pods go when the StatefulSet is scaled down.
 type ScalingPolicy struct {
-	// reservedOrdinals never run: numbers such as 3, and ranges such as "5-7". replicas counts those that run, so the next
-	// higher ordinals take their place, before a pod that is reserved now is removed.
+	// reservedOrdinals never run: numbers such as 3, and ranges such as "5-7". The StatefulSet's replicas count only ordinals
+	// that run, so the next higher ones take the place of those that are reserved. In order (OrderedReady), they have their
+	// pods before a pod whose ordinal has become reserved is removed.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=100
 	// +kubebuilder:validation:items:XIntOrString
-	// +kubebuilder:validation:items:Pattern="^[0-9]{1,9}(-[0-9]{1,9})?$"
+	// +kubebuilder:validation:items:MaxLength=19
+	// +kubebuilder:validation:items:XValidation:rule="type(self) == string ? self.matches('^(0|[1-9][0-9]{0,8})(-(0|[1-9][0-9]{0,8}))?$') : (type(self) == int && self >= 0 && self <= 999999999)",message="must be an ordinal such as 3, or a range of ordinals such as \"5-7\""
+	// +kubebuilder:validation:items:XValidation:rule="type(self) != string || !self.matches('^[0-9]{1,9}-[0-9]{1,9}$') || int(self.split('-')[0]) <= int(self.split('-')[1])",message="must have its lower end first: \"5-7\", not \"7-5\""
 	ReservedOrdinals []intstr.IntOrString `json:"reservedOrdinals,omitempty"`
-	// scaleDown says how pods go.
+	// scaleDown says how pods go that are scaled away, or whose ordinal has become reserved.
 	// +optional
 	ScaleDown *ScaleDown `json:"scaleDown,omitempty"`
 }
 
-// ScaleDown says how pods go.
+// ScaleDown says how pods go that are scaled away.
 type ScaleDown struct {
-	// drainSeconds is how long a pod that is scaled away is told so (by the annotation ordinal.dev/stop-reason) before it is
-	// deleted.
+	// drainSeconds is how many seconds before its deletion a pod that is scaled away is told so, by the annotations
+	// ordinal.dev/stop-reason and ordinal.dev/stop-at. 0 (the default) deletes it at once.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	DrainSeconds int32 `json:"drainSeconds,omitempty"`
-	// reasonAnnotation tells each pod that the controller removes why, by the annotation ordinal.dev/stop-reason: ScaleDown,
-	// Update, Failed or Succeeded. With drainSeconds, pods that are scaled away are told anyway.
+	// reasonAnnotation tells each pod that is scaled away, or replaced by a rollout, so just before: the annotation
+	// ordinal.dev/stop-reason is ScaleDown or Update. With drainSeconds, pods that are scaled away are told anyway.
 	// +optional
 	ReasonAnnotation bool `json:"reasonAnnotation,omitempty"`
 }
@@ -205,23 +223,35 @@ const (
 	ResumeAtAnnotation = "ordinal.dev/resume-at"
 )
 
-// StatefulSetPolicyStatus is what was seen last.
+// Why a pod is removed.
+const (
+	// StopScaleDown means that the StatefulSet is scaled below it, or its ordinal is reserved.
+	StopScaleDown = "ScaleDown"
+	// StopUpdate means that it will come back with another revision.
+	StopUpdate = "Update"
+)
+
+// StatefulSetPolicyStatus is what the controller saw last.
 type StatefulSetPolicyStatus struct {
-	// observedGeneration is the generation of the policy that was seen last.
+	// observedGeneration is the generation of the policy that the rest of the status is about.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// conditions tell whether the policy is obeyed (Accepted).
+	// conditions tell whether the policy is obeyed (type Accepted), and if not, why.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
-	// rollout is how the newest rollout fares.
+	// rollout is how the rollout of the StatefulSet's template fares.
 	// +optional
 	Rollout *RolloutStatus `json:"rollout,omitempty"`
-	// failedRevision is the revision whose rollout failed last. It is not tried again while it is named here.
+	// completeRevision is the revision that was rolled out to its end last. It is what a rollout is brought back to.
+	// +optional
+	CompleteRevision string `json:"completeRevision,omitempty"`
+	// failedRevision is the revision whose rollout failed last and was brought back. While it is named here and the StatefulSet
+	// has its template, it is not rolled out again.
 	// +optional
 	FailedRevision string `json:"failedRevision,omitempty"`
-	// failedTime is when it failed.
+	// failedTime is when that rollout failed. An annotation ordinal.dev/retry-at that is not earlier lets it be tried again.
 	// +optional
 	FailedTime *metav1.Time `json:"failedTime,omitempty"`
 }
@@ -247,13 +277,17 @@ const (
 
 // RolloutStatus is how a rollout fares.
 type RolloutStatus struct {
-	// revision is what is rolled out.
+	// revision is the name of the ControllerRevision of the StatefulSet's template.
 	Revision string `json:"revision"`
-	// phase is how it fares.
+	// phase is how its rollout fares: Progressing, Paused (by spec.rollout.paused, or between batches), Held (the deadline has
+	// passed, and the pods stay as they are), RollingBack, RolledBack, or Complete.
 	Phase RolloutPhase `json:"phase"`
-	// availableReplicas is how many pods of the revision are available.
+	// replicas is how many pods are to have the revision: those that the partition does not keep.
+	Replicas int32 `json:"replicas"`
+	// availableReplicas is how many of them have it and are available; until the rollout is complete, the most that were so far.
 	AvailableReplicas int32 `json:"availableReplicas"`
-	// lastProgressTime is when the rollout began, went on after a pause, or when the last of its pods became available.
+	// lastProgressTime is when the rollout began, went on after a pause, or made a pod available last. The deadline counts from
+	// then.
 	LastProgressTime metav1.Time `json:"lastProgressTime"`
 }
 

@@ -288,7 +288,7 @@ func HeldBy(
 
 // isPreferred tells if the claim is the rival's and not the set's.
 func isPreferred(r Rival, set *appsv1.StatefulSet, c *corev1.PersistentVolumeClaim, n int, hasPod bool) bool {
-	if c == nil && r.Set.Spec.Replicas != nil && !ordinal.RangeOf(r.Set).Contains(n) {
+	if c == nil && !ordinal.RangeOf(r.Set).Contains(n) {
 		// Neither has it, and the rival does not want it.
 		return false
 	}

@@ -174,6 +174,15 @@ func (r Range) All() iter.Seq[int] {
 	}
 }
 
+// Below is how many ordinals below n run.
+func (r Range) Below(n int) int {
+	below := max(0, n-r.Start)
+	for _, i := range r.Reserved {
+		below -= max(0, min(i.Last, n-1)-max(i.First, r.Start)+1)
+	}
+	return min(below, r.Count)
+}
+
 // Contains tells if the ordinal runs.
 func (r Range) Contains(n int) bool {
 	return n >= r.Start && n < r.End() && !IsIn(r.Reserved, n)

@@ -29,6 +29,9 @@ func (p *planner) fillInOrder() bool {
 			complete = false
 			break
 		}
+		if s.pod == nil && p.isReservedByAny(s) {
+			continue
+		}
 		c, ok := p.fill(s)
 		chains = append(chains, c)
 		if !ok || s.pod == nil || !p.isPassed(s.pod) {
@@ -130,7 +133,11 @@ func (p *planner) replace(s slot) Chain {
 		return nil
 	}
 	why := ReasonFailed
-	if s.pod.Status.Phase == corev1.PodSucceeded {
+	switch {
+	case p.comesBackAtCurrent(s.ordinal) && p.isOutdated(s.pod) && !p.Options.Strict:
+		// It would end again, over and over, and never have the revision that may be its cure.
+		why = ReasonStuck
+	case s.pod.Status.Phase == corev1.PodSucceeded:
 		why = ReasonSucceeded
 	}
 	return Chain{DeletePod{Pod: refPod(s.pod), Reason: why}}

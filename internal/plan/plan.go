@@ -45,6 +45,8 @@ type Rollout struct {
 	Phase v1alpha1.RolloutPhase
 	// Wanted is how many pods are to have the revision, and Available is how many of them have it and are available.
 	Wanted, Available int
+	// Outdated means that pods that the rollout may take have another revision.
+	Outdated bool
 	// Failed means that the rollout has failed and is brought back.
 	Failed bool
 	// Since is when the rollout made progress last, as far as the policy's status tells; zero if it does not.
@@ -248,7 +250,7 @@ func (r Reason) explain() string {
 		WaitClaimShared:      "it belongs to another set whose claims have the same names",
 		WaitBadName:          "no pod can have the name that follows from the set's",
 		WaitPaused:           "its policy pauses the rollout",
-		WaitBatch:            "a batch of its rollout is done, and the next has to wait",
+		WaitBatch:            "its rollout goes in batches, and the next has to wait",
 		WaitDeadline:         "its rollout made no progress for too long and is left as it is",
 		WaitRolledBack:       "its rollout failed, and its template is not tried again until it changes",
 		WaitPolicyConflict:   "its policies contradict each other or cannot be read",

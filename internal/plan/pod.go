@@ -62,7 +62,7 @@ func (p *planner) keepsCurrent(n int) bool {
 // rollingUpdate block. One that was stuck does not: it would be stuck again.
 func (p *planner) comesBackAtCurrent(n int) bool {
 	return p.Set.Spec.UpdateStrategy.RollingUpdate == nil && p.countsCurrent() &&
-		n < p.span.Start+int(p.Set.Status.CurrentReplicas) && !p.Unstuck[ordinal.PodName(p.Set.Name, n)]
+		p.span.Below(n) < int(p.Set.Status.CurrentReplicas) && !p.Unstuck[ordinal.PodName(p.Set.Name, n)]
 }
 
 // countsCurrent tells if a missing rollingUpdate block brings pods back at the current revision. It does not for a Parallel

@@ -93,7 +93,7 @@ const (
 	WaitBadName Reason = "BadName"
 	// WaitPaused means that the policy pauses the rollout.
 	WaitPaused Reason = "Paused"
-	// WaitBatch means that a batch of the rollout is done and the next does not begin yet.
+	// WaitBatch means that the rollout goes in batches, and that the next does not begin yet.
 	WaitBatch Reason = "Batch"
 	// WaitDeadline means that the rollout made no progress for too long and is left as it is.
 	WaitDeadline Reason = "Deadline"

@@ -24,8 +24,7 @@ func (p *planner) roll() {
 		return
 	case appsv1.RollingUpdateStatefulSetStrategyType:
 	}
-	if p.rollout.stop != nil {
-		p.wait(*p.rollout.stop)
+	if p.rollout.stopped {
 		return
 	}
 	targets := p.leadersLast(p.targets())
@@ -92,12 +91,16 @@ func (p *planner) isReplaced(s slot) bool {
 
 // deleteWithin deletes as many of the targets as the budget allows.
 func (p *planner) deleteWithin(budget int, targets []slot) {
-	budget = max(0, min(budget, p.rollout.room))
-	if len(targets) > budget {
+	n := max(0, min(len(targets), budget, p.rollout.room))
+	switch {
+	case len(targets) == n:
+	case n == p.rollout.room:
+		p.waitForSet(WaitBatch)
+	default:
 		p.waitForSet(WaitBudget)
 	}
 	var chains []Chain
-	for _, s := range targets[:min(len(targets), budget)] {
+	for _, s := range targets[:n] {
 		chains = append(chains, p.remove(s, ReasonOutdated))
 	}
 	p.step(Step{Mode: Serial}, chains...)
@@ -106,13 +109,11 @@ func (p *planner) deleteWithin(budget int, targets []slot) {
 // rollOneByOne walks down to the partition, and deletes the first outdated pod unless it meets one before that does not
 // serve.
 func (p *planner) rollOneByOne() {
-	next := p.span.End()
-	for _, s := range slices.Backward(p.live) {
-		next--
-		if next < p.span.Start+p.partition() {
+	for _, s := range slices.Backward(slices.Collect(p.slots())) {
+		if s.ordinal < p.firstUpdated() {
 			return
 		}
-		if s.ordinal != next {
+		if s.pod == nil {
 			p.waitForSet(WaitBudget)
 			return
 		}
@@ -158,8 +159,7 @@ func (p *planner) recreate() bool {
 		p.waitForSet(WaitRecreateDisabled)
 		return false
 	}
-	if stop := p.rollout.stop; stop != nil && slices.ContainsFunc(slices.Collect(p.pods()), p.isOutdated) {
-		p.wait(*stop)
+	if p.rollout.stopped {
 		return true
 	}
 	var chains []Chain

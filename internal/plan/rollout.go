@@ -5,6 +5,7 @@ package plan
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -20,8 +21,8 @@ import (
 type rollout struct {
 	// target is the revision that pods are to have: the update revision, or the current one when the update has failed.
 	target *appsv1.ControllerRevision
-	// stop is why no pod may be replaced; nil if some may.
-	stop *Wait
+	// stopped means that no pod may be replaced.
+	stopped bool
 	// frozen means that even a pod that comes back must not have the update revision.
 	frozen bool
 	// room is how many more pods the batch may take.
@@ -33,23 +34,23 @@ func (p *planner) judge() {
 	p.rollout = rollout{target: p.resolved.Update, room: math.MaxInt}
 	r := &p.plan.Rollout
 	r.Revision = p.resolved.Update.Name
-	r.Wanted, r.Available = p.progress()
+	p.count(r)
 	r.Since = p.progressTime()
 	switch {
 	case p.rules.Failed != "" && p.rules.Failed == r.Revision && p.hasFormer():
 		p.fail()
+	case p.rules.Conflict:
+		p.halt(WaitPolicyConflict, v1alpha1.RolloutPaused)
+	case p.rules.Paused:
+		p.halt(WaitPaused, v1alpha1.RolloutPaused)
 	case p.isRolledOut():
 		r.Phase = v1alpha1.RolloutComplete
-	case p.rules.Conflict:
-		p.halt(Wait{Reason: WaitPolicyConflict, On: refSet(p.Set)}, v1alpha1.RolloutPaused)
-	case p.rules.Paused:
-		p.halt(Wait{Reason: WaitPaused, On: refSet(p.Set)}, v1alpha1.RolloutPaused)
 	case p.isBetweenBatches():
 		r.Phase = v1alpha1.RolloutPaused
 	case p.isOverdue() && p.rules.RollBack && p.hasFormer():
 		p.fail()
 	case p.isOverdue():
-		p.halt(Wait{Reason: WaitDeadline, On: refSet(p.Set)}, v1alpha1.RolloutHeld)
+		p.halt(WaitDeadline, v1alpha1.RolloutHeld)
 	default:
 		r.Phase = v1alpha1.RolloutProgressing
 		if p.hasDeadline() {
@@ -58,10 +59,15 @@ func (p *planner) judge() {
 	}
 }
 
-// halt lets no pod be replaced, nor come back with the update revision.
-func (p *planner) halt(why Wait, phase v1alpha1.RolloutPhase) {
-	p.rollout.stop, p.rollout.frozen = &why, true
+// halt lets no pod be replaced, nor come back with the update revision. Where nothing is left to roll out, nothing waits.
+func (p *planner) halt(why Reason, phase v1alpha1.RolloutPhase) {
+	p.rollout.stopped, p.rollout.frozen = true, true
 	p.plan.Rollout.Phase = phase
+	if p.isRolledOut() {
+		p.plan.Rollout.Phase = v1alpha1.RolloutComplete
+		return
+	}
+	p.waitForSet(why)
 }
 
 // fail brings the pods back to the current revision.
@@ -75,28 +81,46 @@ func (p *planner) fail() {
 		}
 	}
 	p.waitForSet(WaitRolledBack)
-	if p.rules.Paused {
-		p.rollout.stop = &Wait{Reason: WaitPaused, On: refSet(p.Set)}
+	switch {
+	case p.rules.Conflict:
+		p.rollout.stopped = true
+		p.waitForSet(WaitPolicyConflict)
+	case p.rules.Paused:
+		p.rollout.stopped = true
+		p.waitForSet(WaitPaused)
 	}
 }
 
-// hasFormer tells if there is a revision to go back to.
+// hasFormer tells if there is a revision to go back to: the current one, if it was ever rolled out to its end. Of the first
+// revision that a policy sees this is not known, unless a pod of it serves.
 func (p *planner) hasFormer() bool {
-	return p.resolved.Current.Name != p.resolved.Update.Name
+	current := p.resolved.Current.Name
+	if current == p.resolved.Update.Name {
+		return false
+	}
+	if p.rules.Policy != nil && p.rules.Policy.Status.CompleteRevision == current {
+		return true
+	}
+	return slices.ContainsFunc(p.live, func(s slot) bool {
+		return podstate.Revision(s.pod) == current && p.isServing(s.pod)
+	})
 }
 
-// progress counts the pods that the rollout may take, and those of them that have its revision and are available.
-func (p *planner) progress() (wanted, available int) {
+// count counts the pods that the rollout may take, and those of them that have its revision and are available.
+func (p *planner) count(r *Rollout) {
 	for s := range p.slots() {
 		if s.ordinal < p.firstUpdated() {
 			continue
 		}
-		wanted++
-		if s.pod != nil && p.hasUpdate(s.pod) && p.isServing(s.pod) {
-			available++
+		r.Wanted++
+		switch {
+		case s.pod == nil:
+		case !p.hasUpdate(s.pod):
+			r.Outdated = true
+		case p.isServing(s.pod):
+			r.Available++
 		}
 	}
-	return wanted, available
 }
 
 // firstUpdated is the lowest ordinal that the rollout may take.
@@ -134,12 +158,7 @@ func (p *planner) isRolledOut() bool {
 	if before == nil || before.Phase != v1alpha1.RolloutComplete {
 		return false
 	}
-	for _, s := range p.live {
-		if s.ordinal >= p.firstUpdated() && !p.hasUpdate(s.pod) {
-			return false
-		}
-	}
-	return true
+	return !r.Outdated
 }
 
 // progressTime is when the rollout made progress last.
@@ -149,7 +168,7 @@ func (p *planner) progressTime() time.Time {
 	case p.rules.Policy == nil:
 		return time.Time{}
 	case before == nil, int(before.AvailableReplicas) < p.plan.Rollout.Available, before.Phase == v1alpha1.RolloutPaused,
-		before.Phase == v1alpha1.RolloutComplete:
+		before.Phase == v1alpha1.RolloutComplete, int(before.Replicas) != p.plan.Rollout.Wanted:
 		return p.Now
 	case p.rules.RetriedAt.After(before.LastProgressTime.Time):
 		return p.rules.RetriedAt
@@ -191,7 +210,8 @@ func (p *planner) isBetweenBatches() bool {
 	if isOver || (!p.rules.ResumedAt.IsZero() && !p.rules.ResumedAt.Before(doneAt)) {
 		return false
 	}
-	p.rollout.stop = &wait
+	p.rollout.stopped = true
+	p.wait(wait)
 	return true
 }
 
@@ -229,7 +249,7 @@ func (p *planner) wanted(n int) string {
 // isStuck tells if a pod serves nobody and never has to: it is not ready, and its revision is not the one that it should have
 // (kubernetes#67250). Where people delete pods themselves, it is theirs to do so.
 func (p *planner) isStuck(s slot) bool {
-	if p.Options.Strict || p.rollout.stop != nil || p.strategy() != appsv1.RollingUpdateStatefulSetStrategyType {
+	if p.Options.Strict || p.rollout.stopped || p.strategy() != appsv1.RollingUpdateStatefulSetStrategyType {
 		return false
 	}
 	pod := s.pod
@@ -252,6 +272,7 @@ func (p *planner) remove(s slot, why Reason) Chain {
 		return nil
 	}
 	removal := DeletePod{Pod: refPod(s.pod), Reason: why, Evict: p.rules.Evict}
+	p.unsay(removal.Pod)
 	if !p.rules.Tell || s.pod.Annotations[v1alpha1.StopReasonAnnotation] == v1alpha1.StopUpdate {
 		return Chain{removal}
 	}
@@ -286,12 +307,27 @@ func (p *planner) dismiss(s slot) Chain {
 	return Chain{removal}
 }
 
-// stays takes back what a pod was told that is not scaled away after all.
+// stays takes back what a pod was told that is not removed after all.
 func (p *planner) stays(s slot) Chain {
-	if s.pod.Annotations[v1alpha1.StopReasonAnnotation] != v1alpha1.StopScaleDown || podstate.IsTerminating(s.pod) {
-		return nil
+	told := s.pod.Annotations[v1alpha1.StopReasonAnnotation]
+	isUpdated := podstate.Revision(s.pod) == p.wanted(s.ordinal)
+	if told == v1alpha1.StopScaleDown || (told == v1alpha1.StopUpdate && isUpdated) {
+		return Chain{TellPod{Pod: refPod(s.pod)}}
 	}
-	return Chain{TellPod{Pod: refPod(s.pod)}}
+	return nil
+}
+
+// unsay leaves out that a pod is told that it stays, as it goes for another reason.
+func (p *planner) unsay(pod Ref) {
+	isTold := func(a Action) bool {
+		told, ok := a.(TellPod)
+		return ok && told.Stop == "" && told.Pod == pod
+	}
+	for i := range p.plan.Steps {
+		for j, c := range p.plan.Steps[i].Chains {
+			p.plan.Steps[i].Chains[j] = slices.DeleteFunc(c, isTold)
+		}
+	}
 }
 
 // leadersLast leaves out the pods that lead until all others have their revision and serve.
@@ -301,7 +337,8 @@ func (p *planner) leadersLast(targets []slot) []slot {
 	}
 	var followers, leaders []slot
 	for _, s := range targets {
-		if p.leads(s.pod) {
+		// One that serves nobody leads nobody.
+		if p.leads(s.pod) && p.isServing(s.pod) {
 			leaders = append(leaders, s)
 		} else {
 			followers = append(followers, s)
@@ -314,10 +351,14 @@ func (p *planner) leadersLast(targets []slot) []slot {
 	return followers
 }
 
-// areFollowersDone tells if all pods that do not lead are there, have their revision, and serve.
+// areFollowersDone tells if all pods that do not lead are there and serve, and those that the rollout may take have its
+// revision.
 func (p *planner) areFollowersDone() bool {
 	for s := range p.slots() {
-		if s.pod == nil || (!p.leads(s.pod) && (!p.isServing(s.pod) || podstate.Revision(s.pod) != p.wanted(s.ordinal))) {
+		switch {
+		case s.pod == nil, !p.isServing(s.pod):
+			return false
+		case s.ordinal >= p.firstUpdated() && !p.leads(s.pod) && p.isOutdated(s.pod):
 			return false
 		}
 	}

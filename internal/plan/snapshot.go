@@ -58,6 +58,7 @@ type Options struct {
 	// Recreate allows the strategy of that name: gate StatefulSetRecreateStrategy on.
 	Recreate bool
 	// Strict does as Kubernetes 1.37 does, also where that is known to get stuck: pods that are stuck at a revision that is
-	// not wanted stay, a condemned pod that is not available waits, nothing is known of rivals, and no condition is set.
+	// not wanted stay, a condemned pod that is not available waits, nothing is known of rivals, and no condition is set. Policies
+	// are obeyed all the same: somebody asked for them.
 	Strict bool
 }

@@ -62,7 +62,7 @@ func TroubleOf(pod *corev1.Pod, now time.Time) *Trouble {
 	}
 	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
 		for i := range statuses {
-			if t := containerTrouble(&statuses[i]); t != nil {
+			if t := containerTrouble(&statuses[i], now); t != nil {
 				return t
 			}
 		}
@@ -127,7 +127,10 @@ func IsConfigReason(reason string) bool {
 		"PreStartHookError", "PostStartHookError"}, reason)
 }
 
-func containerTrouble(s *corev1.ContainerStatus) *Trouble {
+// memorable is how long the end of a container is a sign that it keeps ending.
+const memorable = 10 * time.Minute
+
+func containerTrouble(s *corev1.ContainerStatus, now time.Time) *Trouble {
 	if s.Ready || (s.State.Terminated != nil && s.State.Terminated.ExitCode == 0 && s.RestartCount == 0) {
 		return nil
 	}
@@ -139,13 +142,19 @@ func containerTrouble(s *corev1.ContainerStatus) *Trouble {
 			return &Trouble{TroubleConfig, fmt.Sprintf("container %s cannot be made: %s", s.Name, cmp.Or(w.Message, w.Reason))}
 		}
 	}
-	if s.RestartCount == 0 {
+	isHeldBack := s.State.Waiting != nil && s.State.Waiting.Reason == "CrashLoopBackOff"
+	last := cmp.Or(s.State.Terminated, s.LastTerminationState.Terminated)
+	if last != nil && !last.FinishedAt.IsZero() && now.Sub(last.FinishedAt.Time) > memorable {
 		return nil
 	}
-	if last := cmp.Or(s.LastTerminationState.Terminated, s.State.Terminated); last != nil {
-		return &Trouble{TroubleCrash, fmt.Sprintf("container %s keeps ending, with exit code %d", s.Name, last.ExitCode)}
+	// One restart is nothing: the node may have been restarted.
+	if s.RestartCount < 2 && !isHeldBack {
+		return nil
 	}
-	return &Trouble{TroubleCrash, fmt.Sprintf("container %s keeps ending", s.Name)}
+	if last == nil {
+		return &Trouble{TroubleCrash, fmt.Sprintf("container %s keeps ending", s.Name)}
+	}
+	return &Trouble{TroubleCrash, fmt.Sprintf("container %s keeps ending, with exit code %d", s.Name, last.ExitCode)}
 }
 
 func conditionOf(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCondition {

@@ -60,7 +60,7 @@ func Of(policies []*v1alpha1.StatefulSetPolicy) Rules {
 	case 1:
 		rules, err := read(policies[0])
 		if err != nil {
-			return Rules{Policy: policies[0], Conflict: true, Reserved: rules.Reserved}
+			return Rules{Policy: policies[0], Conflict: true, Reserved: rules.Reserved, Failed: rules.Failed}
 		}
 		return rules
 	}
@@ -79,7 +79,7 @@ func Check(p *v1alpha1.StatefulSetPolicy) error {
 }
 
 func read(p *v1alpha1.StatefulSetPolicy) (Rules, error) {
-	r := Rules{Policy: p}
+	r := Rules{Policy: p, Failed: p.Status.FailedRevision}
 	if err := r.readScaling(p.Spec.Scaling); err != nil {
 		return r, err
 	}
@@ -93,8 +93,8 @@ func read(p *v1alpha1.StatefulSetPolicy) (Rules, error) {
 	if r.ResumedAt, err = timeOf(p, v1alpha1.ResumeAtAnnotation); err != nil {
 		return r, err
 	}
-	if f := p.Status.FailedTime; f != nil && r.RetriedAt.Before(f.Time) {
-		r.Failed = p.Status.FailedRevision
+	if f := p.Status.FailedTime; f == nil || !r.RetriedAt.Before(f.Time) {
+		r.Failed = ""
 	}
 	return r, nil
 }

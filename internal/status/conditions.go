@@ -4,6 +4,7 @@
 package status
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -58,12 +59,22 @@ type scene struct {
 // setConditions sets the conditions of a set. Their messages are the same from one moment to the next while nothing changes,
 // so that they cause no writes of their own.
 func (c scene) setConditions() {
-	if c.snapshot.Options.Strict || c.snapshot.Set.DeletionTimestamp != nil {
+	if c.snapshot.Set.DeletionTimestamp != nil {
+		return
+	}
+	if c.snapshot.Options.Strict {
+		c.next.Conditions = slices.DeleteFunc(c.next.Conditions, c.isStale)
 		return
 	}
 	c.set(c.available())
 	c.set(c.progressing())
 	c.set(c.degraded())
+}
+
+// isStale tells if a condition was set before this controller was told to set none: nobody keeps it true any more.
+func (c scene) isStale(condition appsv1.StatefulSetCondition) bool {
+	isTheirs := c.snapshot.Set.Spec.UpdateStrategy.Type == appsv1.RecreateStatefulSetStrategyType
+	return condition.Type == Available || condition.Type == Degraded || (condition.Type == appsv1.StatefulSetProgressing && !isTheirs)
 }
 
 func (c scene) set(condition appsv1.StatefulSetCondition) {
@@ -98,10 +109,15 @@ func (c scene) serves(m member) bool {
 	return !m.leaving && podstate.IsServing(m.Pod, c.snapshot.Set.Spec.MinReadySeconds, c.snapshot.Now)
 }
 
-// isUpdating tells if pods are being replaced by ones of another revision.
+// isUpdating tells if pods are being replaced by ones of another revision. When the last of them comes, only what was told
+// before shows that it does so for an update.
 func (c scene) isUpdating() bool {
-	return c.next.CurrentRevision != c.next.UpdateRevision && !slices.Contains(
-		[]v1alpha1.RolloutPhase{v1alpha1.RolloutComplete, v1alpha1.RolloutRolledBack}, c.plan.Rollout.Phase)
+	if phase := c.plan.Rollout.Phase; phase == v1alpha1.RolloutComplete || phase == v1alpha1.RolloutRolledBack {
+		return false
+	}
+	before := find(c.snapshot.Set.Status.Conditions, appsv1.StatefulSetProgressing)
+	return c.plan.Rollout.Outdated || c.next.CurrentRevision != c.next.UpdateRevision ||
+		(before != nil && (before.Reason == ReasonUpdating || before.Reason == ReasonRollingBack))
 }
 
 // progressing tells what is being done and what that waits for. As in Kubernetes, it is false when all is done; it is false,
@@ -221,7 +237,7 @@ func isUsual(reason plan.Reason) bool {
 	switch reason {
 	case plan.WaitStarting, plan.WaitNotReady, plan.WaitNotAvailable, plan.WaitTerminating, plan.WaitFinished, plan.WaitBudget,
 		plan.WaitPartition, plan.WaitOnDelete, plan.WaitVolumes, plan.WaitClaimConflict, plan.WaitPaused, plan.WaitDeadline,
-		plan.WaitRolledBack, plan.WaitLeader:
+		plan.WaitRolledBack, plan.WaitLeader, plan.WaitBackoff:
 		return true
 	default:
 		return false
@@ -241,34 +257,49 @@ func (c scene) degraded() appsv1.StatefulSetCondition {
 	return condition
 }
 
-// refusal is what was not created. While a pod waits to be tried again, the refusal before counts.
+// refusal is what was not created. While a pod waits to be tried again, its refusal before counts. Of several pods, the one
+// that was told of before is told of again.
 func (c scene) refusal() (reason, message string) {
+	old := ""
+	if d := find(c.snapshot.Set.Status.Conditions, Degraded); d != nil && d.Reason == ReasonFailedCreate {
+		old = withoutSince(d.Message)
+	}
+	first := ""
 	for _, o := range c.outcomes {
 		if o.Result != plan.ResultFailed {
 			continue
 		}
-		switch a := o.Action.(type) {
-		case plan.CreatePod:
-			return ReasonFailedCreate, refused(a.Pod.Name) + ": " + shortened(o.Err.Error())
-		case plan.CreateClaim:
-			return ReasonFailedCreate, fmt.Sprintf("%s, as claim %s cannot: %s", refused(a.Pod), a.Claim.Name, shortened(o.Err.Error()))
-		default:
+		pod, text := refusalOf(o)
+		if pod != "" && strings.HasPrefix(old, refused(pod)) {
+			return ReasonFailedCreate, text
 		}
+		first = cmp.Or(first, text)
 	}
-	old := find(c.snapshot.Set.Status.Conditions, Degraded)
 	for _, w := range c.plan.Waits {
-		if w.Reason != plan.WaitBackoff {
-			continue
-		}
-		if old != nil && old.Reason == ReasonFailedCreate && strings.HasPrefix(old.Message, refused(w.On.Name)) {
-			return ReasonFailedCreate, withoutSince(old.Message)
+		if old != "" && w.Reason == plan.WaitBackoff && strings.HasPrefix(old, refused(w.On.Name)) {
+			return ReasonFailedCreate, old
 		}
 	}
-	return "", ""
+	if first == "" {
+		return "", ""
+	}
+	return ReasonFailedCreate, first
+}
+
+// refusalOf is the pod that a failed creation is for, and what there is to tell of it.
+func refusalOf(o plan.Outcome) (pod, text string) {
+	switch a := o.Action.(type) {
+	case plan.CreatePod:
+		return a.Pod.Name, refused(a.Pod.Name) + ": " + shortened(o.Err.Error())
+	case plan.CreateClaim:
+		return a.Pod, fmt.Sprintf("%s for want of claim %s: %s", refused(a.Pod), a.Claim.Name, shortened(o.Err.Error()))
+	default:
+		return "", ""
+	}
 }
 
 func refused(pod string) string {
-	return "pod " + pod + " cannot be created"
+	return "pod " + pod + " is refused"
 }
 
 // obstacle is a wait that does not end by itself.

@@ -29,8 +29,8 @@ func Policies(s plan.Snapshot, p plan.Plan, outcomes []plan.Outcome) []PolicySta
 	for _, pol := range s.Policies {
 		next := pol.Status.DeepCopy()
 		accept(next, s, pol)
-		if known && len(s.Policies) == 1 {
-			follow(next, p.Rollout, s.Now)
+		if known && len(s.Policies) == 1 && policy.Check(pol) == nil {
+			follow(next, p, s.Now)
 		}
 		changed = appendChanged(changed, pol, next)
 	}
@@ -42,7 +42,7 @@ func Orphaned(policies []*v1alpha1.StatefulSetPolicy, now time.Time) []PolicySta
 	var changed []PolicyStatus
 	for _, pol := range policies {
 		next := pol.Status.DeepCopy()
-		next.Rollout, next.FailedRevision, next.FailedTime = nil, "", nil
+		next.Rollout, next.CompleteRevision, next.FailedRevision, next.FailedTime = nil, "", "", nil
 		setAccepted(next, pol, now, metav1.ConditionFalse, v1alpha1.ReasonTargetNotFound,
 			fmt.Sprintf("there is no StatefulSet %s in namespace %s", pol.Spec.TargetRef.Name, pol.Namespace))
 		changed = appendChanged(changed, pol, next)
@@ -90,11 +90,13 @@ func setAccepted(next *v1alpha1.StatefulSetPolicyStatus, pol *v1alpha1.StatefulS
 }
 
 // follow tells how the rollout fares.
-func follow(next *v1alpha1.StatefulSetPolicyStatus, r plan.Rollout, now time.Time) {
+func follow(next *v1alpha1.StatefulSetPolicyStatus, p plan.Plan, now time.Time) {
+	r := p.Rollout
 	second := metav1.NewTime(now.Truncate(time.Second))
 	after := &v1alpha1.RolloutStatus{
 		Revision:          r.Revision,
 		Phase:             r.Phase,
+		Replicas:          int32(r.Wanted),
 		AvailableReplicas: int32(r.Available),
 		LastProgressTime:  metav1.NewTime(r.Since.Truncate(time.Second)),
 	}
@@ -103,12 +105,16 @@ func follow(next *v1alpha1.StatefulSetPolicyStatus, r plan.Rollout, now time.Tim
 		if rests && before.Phase == after.Phase {
 			after.LastProgressTime = before.LastProgressTime
 		}
-		if before.Phase != v1alpha1.RolloutComplete && after.Phase != v1alpha1.RolloutComplete {
+		isSame := before.Replicas == after.Replicas && before.Phase != v1alpha1.RolloutComplete
+		if isSame && after.Phase != v1alpha1.RolloutComplete {
 			// A pod that comes and goes is no progress.
 			after.AvailableReplicas = max(after.AvailableReplicas, before.AvailableReplicas)
 		}
 	}
 	next.Rollout = after
+	if r.Phase == v1alpha1.RolloutComplete && r.Wanted == p.Span.Count {
+		next.CompleteRevision = r.Revision
+	}
 	switch {
 	case !r.Failed:
 		next.FailedRevision, next.FailedTime = "", nil
