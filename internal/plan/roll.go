@@ -109,11 +109,13 @@ func (p *planner) deleteWithin(budget int, targets []slot) {
 // rollOneByOne walks down to the partition, and deletes the first outdated pod unless it meets one before that does not
 // serve.
 func (p *planner) rollOneByOne() {
-	for _, s := range slices.Backward(slices.Collect(p.slots())) {
+	below := p.span.Count
+	for _, s := range slices.Backward(p.live) {
+		below--
 		if s.ordinal < p.firstUpdated() {
 			return
 		}
-		if s.pod == nil {
+		if p.span.Below(s.ordinal) != below {
 			p.waitForSet(WaitBudget)
 			return
 		}

@@ -75,10 +75,9 @@ func (p *planner) fail() {
 	p.rollout.target = p.resolved.Current
 	p.plan.Rollout.Failed = true
 	p.plan.Rollout.Phase = v1alpha1.RolloutRolledBack
-	for s := range p.slots() {
-		if s.pod == nil || p.isOutdated(s.pod) || !p.isServing(s.pod) {
-			p.plan.Rollout.Phase = v1alpha1.RolloutRollingBack
-		}
+	isLeft := func(s slot) bool { return p.isOutdated(s.pod) || !p.isServing(s.pod) }
+	if len(p.live) < p.span.Count || slices.ContainsFunc(p.live, isLeft) {
+		p.plan.Rollout.Phase = v1alpha1.RolloutRollingBack
 	}
 	p.waitForSet(WaitRolledBack)
 	switch {
@@ -108,13 +107,10 @@ func (p *planner) hasFormer() bool {
 
 // count counts the pods that the rollout may take, and those of them that have its revision and are available.
 func (p *planner) count(r *Rollout) {
-	for s := range p.slots() {
-		if s.ordinal < p.firstUpdated() {
-			continue
-		}
-		r.Wanted++
+	r.Wanted = p.span.Count - p.span.Below(p.firstUpdated())
+	for _, s := range p.live {
 		switch {
-		case s.pod == nil:
+		case s.ordinal < p.firstUpdated():
 		case !p.hasUpdate(s.pod):
 			r.Outdated = true
 		case p.isServing(s.pod):
@@ -218,11 +214,15 @@ func (p *planner) isBetweenBatches() bool {
 // batches counts the pods that the rollout has taken, and tells if all of them are available, since when, and if others are
 // left to take.
 func (p *planner) batches() (begun int, settled, outdated bool, doneAt time.Time) {
+	missing := p.plan.Rollout.Wanted
 	settled = true
-	for s := range p.slots() {
+	for _, s := range p.live {
+		if s.ordinal < p.firstUpdated() {
+			continue
+		}
+		missing--
 		switch {
-		case s.ordinal < p.firstUpdated():
-		case s.pod == nil, podstate.IsTerminating(s.pod):
+		case podstate.IsTerminating(s.pod):
 			begun++
 			settled = false
 		case !p.hasUpdate(s.pod):
@@ -235,7 +235,7 @@ func (p *planner) batches() (begun int, settled, outdated bool, doneAt time.Time
 			}
 		}
 	}
-	return begun, settled, outdated, doneAt
+	return begun + missing, settled && missing == 0, outdated, doneAt
 }
 
 // wanted is the name of the revision that a pod of ordinal n should have in the end.
@@ -354,15 +354,10 @@ func (p *planner) leadersLast(targets []slot) []slot {
 // areFollowersDone tells if all pods that do not lead are there and serve, and those that the rollout may take have its
 // revision.
 func (p *planner) areFollowersDone() bool {
-	for s := range p.slots() {
-		switch {
-		case s.pod == nil, !p.isServing(s.pod):
-			return false
-		case s.ordinal >= p.firstUpdated() && !p.leads(s.pod) && p.isOutdated(s.pod):
-			return false
-		}
+	isLeft := func(s slot) bool {
+		return !p.isServing(s.pod) || (s.ordinal >= p.firstUpdated() && !p.leads(s.pod) && p.isOutdated(s.pod))
 	}
-	return true
+	return len(p.live) == p.span.Count && !slices.ContainsFunc(p.live, isLeft)
 }
 
 func (p *planner) leads(pod *corev1.Pod) bool {
