@@ -20,7 +20,7 @@ WORLDS ?= 20000
 # How long `make fuzz` runs each fuzz test.
 export FUZZTIME ?= 20s
 
-.PHONY: help deps build demo down test test-race test-differential fuzz e2e lint bench-up clean
+.PHONY: help deps build generate demo down test test-race test-differential fuzz e2e lint bench-up clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,6 +31,9 @@ deps: ## install the system packages that containers need (runc, CNI plugins, nf
 build: ## build bin/: ordinal, containerd, its shim and the two images (first time: about 15 minutes)
 	@scripts/deps --go-only
 	@scripts/build
+
+generate: ## make the code and the definition that follow from the types in api/
+	@scripts/generate
 
 demo: deps build ## start a one-machine cluster and show a StatefulSet at work in it
 	@scripts/demo
@@ -54,7 +57,7 @@ fuzz: ## run each fuzz test for FUZZTIME=20s; what fails is kept in testdata/fuz
 e2e: deps build ## run the end-to-end tests: real pods in a cluster of their own
 	@scripts/test e2e
 
-lint: ## check format, imports, complexity, comments and the usual slips
+lint: ## check format, imports, complexity, comments, the usual slips, and what `make generate` makes
 	@scripts/lint
 
 bench-up: deps build ## measure start-up stages, memory and idle CPU of a cluster (about 8 minutes)

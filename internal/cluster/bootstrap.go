@@ -7,12 +7,15 @@ import (
 	"context"
 	"fmt"
 
+	"golang.org/x/sync/errgroup"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"github.com/ordinal-dev/ordinal/internal/controller"
+	"github.com/ordinal-dev/ordinal/internal/install"
 	"github.com/ordinal-dev/ordinal/internal/storage"
 )
 
@@ -30,7 +33,15 @@ func rights() map[string][]rbacv1.PolicyRule {
 }
 
 // bootstrap puts the objects in place that our own components need. It leaves alone what is as it should be.
-func bootstrap(ctx context.Context, client kubernetes.Interface, classes []string) error {
+func bootstrap(ctx context.Context, config *rest.Config, client kubernetes.Interface, classes []string) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return install.Policies(ctx, config) })
+	group.Go(func() error { return ensureObjects(ctx, client, classes) })
+	return group.Wait()
+}
+
+// ensureObjects puts rights and storage classes in place.
+func ensureObjects(ctx context.Context, client kubernetes.Interface, classes []string) error {
 	for user, rules := range rights() {
 		if err := ensureRights(ctx, client, user, rules); err != nil {
 			return fmt.Errorf("give %s its rights: %w", user, err)

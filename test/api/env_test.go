@@ -30,6 +30,7 @@ import (
 	"github.com/ordinal-dev/ordinal/internal/cluster/pki"
 	"github.com/ordinal-dev/ordinal/internal/cluster/supervise"
 	"github.com/ordinal-dev/ordinal/internal/controller"
+	"github.com/ordinal-dev/ordinal/internal/install"
 )
 
 const (
@@ -104,6 +105,9 @@ func setUp(ctx context.Context) error {
 		return err
 	}
 	if err := giveRights(ctx); err != nil {
+		return err
+	}
+	if err := install.Policies(ctx, env.config); err != nil {
 		return err
 	}
 	if env.kubelet, err = startKubelet(env.client); err != nil {
