@@ -122,22 +122,29 @@ func (w *World) actOnPod(action plan.Action, o *plan.Outcome) {
 			return
 		}
 		w.Kill(target.Name)
-	case plan.TellPod:
-		w.change(pod, func(p *corev1.Pod) { tell(p, a) })
-	case plan.AdoptPod:
-		w.change(pod, func(p *corev1.Pod) { p.OwnerReferences = append(p.OwnerReferences, revision.Owner(w.Set)) })
-	case plan.ReleasePod:
-		w.change(pod, func(p *corev1.Pod) { p.OwnerReferences = without(p.OwnerReferences, w.Set.UID) })
-	case plan.LabelPod:
-		w.change(pod, func(p *corev1.Pod) {
-			if p.Labels == nil {
-				p.Labels = map[string]string{}
-			}
-			maps.Copy(p.Labels, a.Labels)
-		})
 	default:
-		o.Result = plan.ResultFailed
+		w.change(pod, func(p *corev1.Pod) { o.Result = w.write(p, action) })
 	}
+}
+
+// write changes a pod as an action says.
+func (w *World) write(p *corev1.Pod, action plan.Action) plan.Result {
+	switch a := action.(type) {
+	case plan.TellPod:
+		tell(p, a)
+	case plan.AdoptPod:
+		p.OwnerReferences = append(p.OwnerReferences, revision.Owner(w.Set))
+	case plan.ReleasePod:
+		p.OwnerReferences = without(p.OwnerReferences, w.Set.UID)
+	case plan.LabelPod:
+		if p.Labels == nil {
+			p.Labels = map[string]string{}
+		}
+		maps.Copy(p.Labels, a.Labels)
+	default:
+		return plan.ResultFailed
+	}
+	return plan.ResultDone
 }
 
 // tell writes the annotations by which a pod learns that it goes, or that it stays.

@@ -294,7 +294,8 @@ func (w *World) start(p *corev1.Pod) {
 	p.Status.Conditions = []corev1.PodCondition{ready}
 }
 
-// Collect deletes the claims that have lost their owners; false when there are none.
+// Collect deletes the claims that have lost their owners, and those that go as soon as no pod uses them; false when there are
+// none.
 func (w *World) Collect() bool {
 	before := len(w.Claims)
 	live := map[types.UID]bool{w.Set.UID: !w.gone}
@@ -309,6 +310,9 @@ func (w *World) Collect() bool {
 			// Of what this world does not hold, it knows nothing.
 			return live[r.UID] || (r.Kind != "Pod" && r.Kind != string(plan.KindSet))
 		})
+		if isProtected(c) && c.DeletionTimestamp != nil {
+			return !w.isUsed(c.Name)
+		}
 		return len(c.OwnerReferences) > 0 && !owned && !(w.gone && w.isUsed(c.Name))
 	})
 	return len(w.Claims) < before
@@ -331,6 +335,11 @@ func (w *World) collectMembers() {
 		}
 	}
 	maps.DeleteFunc(w.Revisions, func(_ string, r *appsv1.ControllerRevision) bool { return isOwned(r) })
+}
+
+// isProtected tells if nothing but its use keeps a claim that is being deleted.
+func isProtected(c *corev1.PersistentVolumeClaim) bool {
+	return len(c.Finalizers) == 1 && c.Finalizers[0] == "kubernetes.io/pvc-protection"
 }
 
 // isUsed tells if a pod mounts the claim, which keeps the claim until the pod is gone.

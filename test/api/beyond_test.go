@@ -227,9 +227,10 @@ func TestPodThatKeepsFailingIsMadeLessAndLess(t *testing.T) {
 func TestNoClaimIsLeftOfASetThatDiesYoung(t *testing.T) {
 	t.Parallel()
 	const seed = 7
-	rng := rand.New(rand.NewPCG(seed, seed))
 	for policy, left := range map[appsv1.PersistentVolumeClaimRetentionPolicyType]bool{"Delete": false, "Retain": true} {
 		t.Run(string(policy), func(t *testing.T) {
+			t.Parallel()
+			rng := rand.New(rand.NewPCG(seed, seed))
 			s := newSpace(t)
 			for range 10 {
 				made := s.create(newSet(parallel, withClaims, func(set *appsv1.StatefulSet) {
