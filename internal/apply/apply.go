@@ -37,7 +37,9 @@ var errSetGone = errors.New("the set is gone or going")
 
 // Applier carries out plans.
 type Applier struct {
-	Client    kubernetes.Interface
+	Client kubernetes.Interface
+	// Policies writes their statuses; nil if there are none.
+	Policies  observe.PolicyClient
 	Recorder  record.EventRecorder
 	Watermark *observe.Watermark
 	Metrics   *telemetry.Metrics
@@ -156,12 +158,14 @@ func call(ctx context.Context) (context.Context, context.CancelFunc) {
 
 // report tells of an outcome in the log, the metrics and the events.
 func (r *run) report(ctx context.Context, o plan.Outcome) {
-	kind := fmt.Sprintf("%T", o.Action)[len("plan."):]
-	r.Metrics.Acted(kind, string(o.Action.Why()), string(o.Result))
+	r.Metrics.Acted(kindOf(o.Action), string(o.Action.Why()), string(o.Result))
 	log := klog.FromContext(ctx)
-	if IsFailure(o) {
+	switch {
+	case o.Result == plan.ResultBlocked:
+		log.V(2).Info("Action held up", telemetry.KeyAction, o.Action.String(), telemetry.KeyError, o.Err)
+	case IsFailure(o):
 		log.V(2).Info("Action failed", telemetry.KeyAction, o.Action.String(), telemetry.KeyResult, o.Result, telemetry.KeyError, o.Err)
-	} else {
+	default:
 		log.V(2).Info("Acted", telemetry.KeyAction, o.Action.String(), telemetry.KeyReason, o.Action.Why())
 	}
 	if apierrors.HasStatusCause(o.Err, corev1.NamespaceTerminatingCause) {
@@ -172,9 +176,24 @@ func (r *run) report(ctx context.Context, o plan.Outcome) {
 	}
 }
 
+// kindOf names an action in the metrics.
+func kindOf(a plan.Action) string {
+	if d, ok := a.(plan.DeletePod); ok && d.Evict {
+		return "EvictPod"
+	}
+	return fmt.Sprintf("%T", a)[len("plan."):]
+}
+
 // Announce records an event for a wait that a user should know of.
 func (a *Applier) Announce(set *appsv1.StatefulSet, w plan.Wait) {
 	if e, ok := telemetry.ForWait(set.Namespace, set.Name, w); ok {
+		a.Recorder.Event(set, e.Type, e.Reason, e.Message)
+	}
+}
+
+// AnnounceDegraded records an event if conditions that were written tell that something new is wrong with a set.
+func (a *Applier) AnnounceDegraded(set *appsv1.StatefulSet, written []appsv1.StatefulSetCondition, waits []plan.Wait) {
+	if e, ok := telemetry.ForDegraded(set, written, waits); ok {
 		a.Recorder.Event(set, e.Type, e.Reason, e.Message)
 	}
 }

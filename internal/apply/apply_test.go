@@ -4,23 +4,28 @@
 package apply
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
 
+	"github.com/ordinal-dev/ordinal/api/v1alpha1"
 	"github.com/ordinal-dev/ordinal/internal/observe"
 	"github.com/ordinal-dev/ordinal/internal/plan"
 	"github.com/ordinal-dev/ordinal/internal/telemetry"
@@ -51,7 +56,7 @@ func newServer(t *testing.T, answer func(clienttesting.Action) error, objects ..
 		err := answer(a)
 		return err != nil, nil, err
 	})
-	informers, err := observe.NewInformers(s.client, 0)
+	informers, err := observe.NewInformers(s.client, nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,6 +76,10 @@ func describe(a clienttesting.Action) string {
 		text += fmt.Sprintf(" %s %s %s", a.GetName(), a.GetPatchType(), a.GetPatch())
 	case clienttesting.DeleteActionImpl:
 		text += fmt.Sprintf(" %s if %s", a.GetName(), *a.GetDeleteOptions().Preconditions.UID)
+	case clienttesting.CreateActionImpl:
+		if e, ok := a.GetObject().(*policyv1.Eviction); ok {
+			text += fmt.Sprintf(" %s/%s if %s", e.Namespace, e.Name, *e.DeleteOptions.Preconditions.UID)
+		}
 	}
 	return text
 }
@@ -128,6 +137,25 @@ func TestCalls(t *testing.T) {
 			plan.BumpRevision{Revision: ref(plan.KindRevision, "web-r"), Number: 9},
 			[]string{"patch controllerrevisions web-r " + merge + ` {"metadata":{"uid":"uid"},"revision":9}`},
 		},
+		"tell pod that it goes": {
+			plan.TellPod{Pod: ref(plan.KindPod, "web-0"), Stop: "ScaleDown", At: time.Date(2026, 1, 2, 5, 4, 5, 0, time.FixedZone("", 7200))},
+			[]string{"patch pods web-0 " + merge +
+				` {"metadata":{"annotations":{"ordinal.dev/stop-at":"2026-01-02T03:04:05Z","ordinal.dev/stop-reason":"ScaleDown"},"uid":"uid"}}`},
+		},
+		"tell pod why it goes": {
+			plan.TellPod{Pod: ref(plan.KindPod, "web-0"), Stop: "Update"},
+			[]string{"patch pods web-0 " + merge +
+				` {"metadata":{"annotations":{"ordinal.dev/stop-at":null,"ordinal.dev/stop-reason":"Update"},"uid":"uid"}}`},
+		},
+		"tell pod that it stays": {
+			plan.TellPod{Pod: ref(plan.KindPod, "web-0")},
+			[]string{"patch pods web-0 " + merge +
+				` {"metadata":{"annotations":{"ordinal.dev/stop-at":null,"ordinal.dev/stop-reason":null},"uid":"uid"}}`},
+		},
+		"evict pod": {
+			plan.DeletePod{Pod: ref(plan.KindPod, "web-0"), Evict: true},
+			[]string{"create pods/eviction default/web-0 if uid"},
+		},
 		"delete pod":      {plan.DeletePod{Pod: ref(plan.KindPod, "web-0")}, []string{"delete pods web-0 if uid"}},
 		"delete revision": {plan.DeleteRevision{Revision: ref(plan.KindRevision, "web-r")}, []string{"delete controllerrevisions web-r if uid"}},
 		"create pod":      {plan.CreatePod{Pod: pod("web-1")}, []string{"create pods"}},
@@ -167,7 +195,11 @@ func TestResults(t *testing.T) {
 	forbidden := apierrors.NewForbidden(pods, "x", errors.New("quota"))
 	create := plan.CreatePod{Pod: pod("web-0")}
 	remove := plan.DeletePod{Pod: ref(plan.KindPod, "web-0")}
+	evict := plan.DeletePod{Pod: ref(plan.KindPod, "web-0"), Evict: true}
+	budget := apierrors.NewForbidden(pods, "x", errors.New("its budget is negative"))
+	budget.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: policyv1.DisruptionBudgetCause}}
 	label := plan.LabelPod{Pod: ref(plan.KindPod, "web-0")}
+	tell := plan.TellPod{Pod: ref(plan.KindPod, "web-0")}
 	tests := []struct {
 		action plan.Action
 		err    error
@@ -182,6 +214,16 @@ func TestResults(t *testing.T) {
 		{remove, notFound, plan.ResultGone, "Normal SuccessfulDelete"},
 		{remove, conflict, plan.ResultConflict, ""},
 		{remove, forbidden, plan.ResultFailed, "Warning FailedDelete"},
+		{evict, nil, plan.ResultDone, "Normal SuccessfulDelete"},
+		{evict, apierrors.NewTooManyRequests("budget", 0), plan.ResultBlocked, ""},
+		{evict, budget, plan.ResultBlocked, ""},
+		{evict, notFound, plan.ResultGone, "Normal SuccessfulDelete"},
+		{evict, conflict, plan.ResultConflict, ""},
+		{evict, forbidden, plan.ResultFailed, "Warning FailedDelete"},
+		{tell, nil, plan.ResultDone, ""},
+		{tell, notFound, plan.ResultGone, ""},
+		{tell, invalid("metadata.uid"), plan.ResultConflict, ""},
+		{tell, forbidden, plan.ResultFailed, "Warning FailedUpdate"},
 		{label, nil, plan.ResultDone, "Normal SuccessfulUpdate"},
 		{label, notFound, plan.ResultGone, "Normal SuccessfulUpdate"},
 		{label, conflict, plan.ResultConflict, ""},
@@ -372,5 +414,83 @@ func TestAnnounce(t *testing.T) {
 	want := "Warning FailedCreate Create Pod web-0 in StatefulSet web failed error: pvc data-web-0 is being deleted"
 	if got := <-s.events.Events; got != want || len(s.events.Events) > 0 {
 		t.Errorf("event is %q, want %q and no other", got, want)
+	}
+}
+
+// A pod whose eviction is held up holds up what follows.
+func TestHeldUpEviction(t *testing.T) {
+	s := newServer(t, func(a clienttesting.Action) error {
+		if a.GetSubresource() == "eviction" {
+			return apierrors.NewTooManyRequests("budget", 0)
+		}
+		return nil
+	}, pod("web-0"), pod("web-1"))
+	evict, label := plan.DeletePod{Pod: ref(plan.KindPod, "web-1"), Evict: true}, plan.LabelPod{Pod: ref(plan.KindPod, "web-0")}
+	p := one(evict, label)
+	p.Steps = append(p.Steps, one(label).Steps...)
+	if o := s.Apply(t.Context(), set, p); len(o) != 1 || o[0].Result != plan.ResultBlocked {
+		t.Errorf("outcomes are %+v", o)
+	}
+	if !s.Watermark.IsReached(types.NamespacedName{Namespace: namespace, Name: set.Name}) {
+		t.Error("the pod is waited for to go")
+	}
+	metrics, err := s.Metrics.Registry().Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text := fmt.Sprint(metrics); !strings.Contains(text, "EvictPod") || !strings.Contains(text, "Blocked") {
+		t.Errorf("the metrics tell no such action: %s", text)
+	}
+}
+
+// policies is an API server that holds one policy.
+type policies struct {
+	observe.PolicyAPI
+	held *v1alpha1.StatefulSetPolicy
+	err  error
+}
+
+func (p *policies) UpdateStatus(
+	_ context.Context, next *v1alpha1.StatefulSetPolicy, _ metav1.UpdateOptions,
+) (*v1alpha1.StatefulSetPolicy, error) {
+	if p.err != nil {
+		return nil, p.err
+	}
+	if next.ResourceVersion != p.held.ResourceVersion || next.UID != p.held.UID {
+		return nil, apierrors.NewConflict(v1alpha1.GroupVersion().WithResource(v1alpha1.Resource).GroupResource(), next.Name, errors.New("version"))
+	}
+	p.held = next.DeepCopy()
+	p.held.ResourceVersion = "8"
+	return p.held, nil
+}
+
+func TestPolicyStatus(t *testing.T) {
+	old := &v1alpha1.StatefulSetPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: namespace, UID: "uid", ResourceVersion: "7"}}
+	old.Spec.TargetRef.Name = "web"
+	old.Status.FailedRevision = "web-r"
+	held := &policies{held: old}
+	s := newServer(t, nil)
+	client := func(string) observe.PolicyAPI { return held }
+	informers, err := observe.NewInformers(s.client, client, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Policies, s.Watermark = client, observe.NewWatermark(informers)
+	result, err := s.PolicyStatus(t.Context(), old, v1alpha1.StatefulSetPolicyStatus{ObservedGeneration: 3})
+	if result != plan.ResultDone || err != nil {
+		t.Fatalf("result is %s, %v", result, err)
+	}
+	if got := held.held; got.Status.FailedRevision != "" || got.Status.ObservedGeneration != 3 || old.Status.FailedRevision == "" {
+		t.Errorf("the status is %+v, and that of the cache %+v", got.Status, old.Status)
+	}
+	if s.Watermark.IsReached(types.NamespacedName{Namespace: namespace, Name: "web"}) {
+		t.Error("the caches are held to show the policy as written")
+	}
+	if result, err := s.PolicyStatus(t.Context(), old, v1alpha1.StatefulSetPolicyStatus{}); result != plan.ResultConflict || err == nil {
+		t.Errorf("an old policy is written with %s, %v", result, err)
+	}
+	held.err = apierrors.NewForbidden(v1alpha1.GroupVersion().WithResource(v1alpha1.Resource).GroupResource(), "p", errors.New("no"))
+	if result, err := s.PolicyStatus(t.Context(), old, v1alpha1.StatefulSetPolicyStatus{}); result != plan.ResultFailed || err == nil {
+		t.Errorf("a refused policy is written with %s, %v", result, err)
 	}
 }

@@ -9,13 +9,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/ordinal-dev/ordinal/api/v1alpha1"
+	"github.com/ordinal-dev/ordinal/internal/observe"
 	"github.com/ordinal-dev/ordinal/internal/plan"
 	"github.com/ordinal-dev/ordinal/internal/revision"
 )
@@ -44,14 +48,44 @@ func (r *run) write(ctx context.Context, action plan.Action) (metav1.Object, pla
 	case plan.BumpRevision:
 		body := fields{"metadata": fields{"uid": a.Revision.UID}, "revision": a.Number}
 		return patched(r.patch(ctx, a.Revision, types.MergePatchType, body))
-	case plan.DeletePod:
-		err := r.Client.CoreV1().Pods(r.set.Namespace).Delete(ctx, a.Pod.Name, onlyThis(a.Pod))
-		return nil, deleted(err), err
-	case plan.DeleteRevision:
-		err := r.Client.AppsV1().ControllerRevisions(r.set.Namespace).Delete(ctx, a.Revision.Name, onlyThis(a.Revision))
+	case plan.TellPod:
+		body := fields{"metadata": fields{"uid": a.Pod.UID, "annotations": annotations(a)}}
+		return patched(r.patch(ctx, a.Pod, types.MergePatchType, body))
+	case plan.DeletePod, plan.DeleteRevision:
+		err := r.remove(ctx, action)
 		return nil, deleted(err), err
 	}
 	return nil, plan.ResultFailed, fmt.Errorf("unknown action %T", action)
+}
+
+// annotations are those by which a pod is told. What is not told any more is removed.
+func annotations(a plan.TellPod) fields {
+	told := fields{v1alpha1.StopReasonAnnotation: nil, v1alpha1.StopAtAnnotation: nil}
+	if a.Stop != "" {
+		told[v1alpha1.StopReasonAnnotation] = a.Stop
+	}
+	if !a.At.IsZero() {
+		told[v1alpha1.StopAtAnnotation] = a.At.UTC().Format(time.RFC3339)
+	}
+	return told
+}
+
+func (r *run) remove(ctx context.Context, action plan.Action) error {
+	switch a := action.(type) {
+	case plan.DeletePod:
+		pods := r.Client.CoreV1().Pods(r.set.Namespace)
+		if !a.Evict {
+			return pods.Delete(ctx, a.Pod.Name, onlyThis(a.Pod))
+		}
+		return pods.EvictV1(ctx, &policyv1.Eviction{
+			ObjectMeta:    metav1.ObjectMeta{Namespace: r.set.Namespace, Name: a.Pod.Name},
+			DeleteOptions: new(onlyThis(a.Pod)),
+		})
+	case plan.DeleteRevision:
+		return r.Client.AppsV1().ControllerRevisions(r.set.Namespace).Delete(ctx, a.Revision.Name, onlyThis(a.Revision))
+	default:
+		return fmt.Errorf("%T removes nothing", action)
+	}
 }
 
 func (r *run) create(ctx context.Context, action plan.Action) (metav1.Object, plan.Result, error) {
@@ -154,6 +188,24 @@ func (a *Applier) Status(ctx context.Context, set *appsv1.StatefulSet, s appsv1.
 	return result, err
 }
 
+// PolicyStatus writes a policy's status, provided the policy is as it was observed.
+func (a *Applier) PolicyStatus(
+	ctx context.Context, p *v1alpha1.StatefulSetPolicy, s v1alpha1.StatefulSetPolicyStatus,
+) (plan.Result, error) {
+	ctx, cancel := call(ctx)
+	defer cancel()
+	next := p.DeepCopy()
+	next.Status = s
+	written, err := a.Policies(p.Namespace).UpdateStatus(ctx, next, metav1.UpdateOptions{})
+	_, result, err := patched(written, err)
+	if result == plan.ResultDone {
+		key := types.NamespacedName{Namespace: p.Namespace, Name: p.Spec.TargetRef.Name}
+		a.Watermark.Wrote(key, observe.KindPolicy, written)
+	}
+	a.Metrics.Acted("WritePolicyStatus", "Changed", string(result))
+	return result, err
+}
+
 // onlyThis lets a deletion hold for that object only, and not for a later one of the same name.
 func onlyThis(target plan.Ref) metav1.DeleteOptions {
 	return metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &target.UID}}
@@ -178,6 +230,8 @@ func deleted(err error) plan.Result {
 		return plan.ResultGone
 	case apierrors.IsConflict(err):
 		return plan.ResultConflict
+	case apierrors.IsTooManyRequests(err), apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause):
+		return plan.ResultBlocked
 	default:
 		return plan.ResultFailed
 	}

@@ -4,6 +4,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,19 +18,25 @@ import (
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/gentype"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/kubernetes/scheme"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
 
+	"github.com/ordinal-dev/ordinal/api/v1alpha1"
+	"github.com/ordinal-dev/ordinal/internal/observe"
 	"github.com/ordinal-dev/ordinal/internal/sim"
 )
 
@@ -39,6 +46,7 @@ var (
 	revisionsResource = appsv1.SchemeGroupVersion.WithResource("controllerrevisions")
 	podsResource      = corev1.SchemeGroupVersion.WithResource("pods")
 	claimsResource    = corev1.SchemeGroupVersion.WithResource("persistentvolumeclaims")
+	policiesResource  = v1alpha1.GroupVersion().WithResource(v1alpha1.Resource)
 )
 
 // cluster is client-go's fake API server, taught what the controller relies on: UIDs, resource versions, preconditions,
@@ -49,6 +57,8 @@ type cluster struct {
 	// objects are what the API server holds. The clientset's own tracker keeps managed fields too, which takes most of the time.
 	objects clienttesting.ObjectTracker
 	events  *record.FakeRecorder
+	// api, if set, is what the controller has to do with instead of client.
+	api kubernetes.Interface
 	// recorder, if set, gets the events instead.
 	recorder record.EventRecorder
 
@@ -75,10 +85,14 @@ const (
 
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
+	known := runtime.NewScheme()
+	if err := errors.Join(scheme.AddToScheme(known), v1alpha1.AddToScheme(known)); err != nil {
+		t.Fatal(err)
+	}
 	c := &cluster{
 		t:          t,
 		client:     fake.NewClientset(),
-		objects:    clienttesting.NewObjectTracker(scheme.Scheme, scheme.Codecs.UniversalDecoder()),
+		objects:    clienttesting.NewObjectTracker(known, serializer.NewCodecFactory(known).UniversalDecoder()),
 		events:     record.NewFakeRecorder(10_000),
 		refuse:     func(clienttesting.Action) error { return nil },
 		answer:     func(clienttesting.Action) error { return nil },
@@ -126,7 +140,7 @@ func (c *cluster) control(ctx context.Context, wg *sync.WaitGroup, o Options) {
 	if c.recorder != nil {
 		recorder = c.recorder
 	}
-	ctl, err := New(c.client, recorder, o)
+	ctl, err := New(cmp.Or[kubernetes.Interface](c.api, c.client), recorder, o)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -158,11 +172,16 @@ func (c *cluster) write(action clienttesting.Action) (runtime.Object, error) {
 	}
 	switch a := action.(type) {
 	case clienttesting.CreateActionImpl:
+		if e, ok := a.GetObject().(*policyv1.Eviction); ok {
+			return nil, c.remove(podsResource, e.Name, *e.DeleteOptions)
+		}
 		obj := a.GetObject().DeepCopyObject()
 		err := c.add(a.GetResource(), obj)
 		return obj, err
 	case clienttesting.PatchActionImpl:
 		return c.patch(a)
+	case clienttesting.UpdateActionImpl:
+		return c.update(a)
 	case clienttesting.DeleteActionImpl:
 		return nil, c.remove(a.GetResource(), a.GetName(), a.GetDeleteOptions())
 	}
@@ -259,6 +278,46 @@ func (c *cluster) patch(a clienttesting.PatchActionImpl) (runtime.Object, error)
 	c.stamp(patched)
 	c.note("patch", a.GetResource(), a.GetName())
 	return patched.DeepCopyObject(), c.tracker().Update(a.GetResource(), patched, namespace)
+}
+
+// update replaces an object, if it is as it was seen.
+func (c *cluster) update(a clienttesting.UpdateActionImpl) (runtime.Object, error) {
+	fresh := a.GetObject().DeepCopyObject()
+	wanted, err := meta.Accessor(fresh)
+	if err != nil {
+		return nil, err
+	}
+	obj, err := c.tracker().Get(a.GetResource(), namespace, wanted.GetName())
+	if err != nil {
+		return nil, err
+	}
+	before, err := meta.Accessor(obj)
+	if err != nil {
+		return nil, err
+	}
+	if wanted.GetResourceVersion() != before.GetResourceVersion() {
+		return nil, apierrors.NewConflict(a.GetResource().GroupResource(), wanted.GetName(), errors.New("version"))
+	}
+	c.stamp(fresh)
+	c.note("update", a.GetResource(), wanted.GetName())
+	return fresh.DeepCopyObject(), c.tracker().Update(a.GetResource(), fresh, namespace)
+}
+
+// unstreamed is a client whose watches do not begin with what is there.
+type unstreamed struct{ observe.PolicyAPI }
+
+func (unstreamed) IsWatchListSemanticsUnSupported() bool { return true }
+
+// policies is a client for the policies of the cluster.
+func (c *cluster) policies(namespace string) observe.PolicyAPI {
+	type list = v1alpha1.StatefulSetPolicyList
+	return unstreamed{gentype.NewFakeClientWithList(&c.client.Fake, namespace, policiesResource,
+		v1alpha1.GroupVersion().WithKind(v1alpha1.Kind),
+		func() *v1alpha1.StatefulSetPolicy { return &v1alpha1.StatefulSetPolicy{} },
+		func() *list { return &list{} },
+		func(to, from *list) { to.ListMeta = from.ListMeta },
+		func(l *list) []*v1alpha1.StatefulSetPolicy { return gentype.ToPointerSlice(l.Items) },
+		func(l *list, items []*v1alpha1.StatefulSetPolicy) { l.Items = gentype.FromPointerSlice(items) })}
 }
 
 func applyPatch(obj runtime.Object, a clienttesting.PatchActionImpl) (runtime.Object, error) {

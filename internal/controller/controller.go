@@ -9,10 +9,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
@@ -50,7 +48,7 @@ type Controller struct {
 // New makes a controller.
 func New(client kubernetes.Interface, recorder record.EventRecorder, o Options) (*Controller, error) {
 	o = o.withDefaults()
-	informers, err := observe.NewInformers(client, o.Resync)
+	informers, err := observe.NewInformers(client, o.Policies, o.Resync)
 	if err != nil {
 		return nil, err
 	}
@@ -59,10 +57,15 @@ func New(client kubernetes.Interface, recorder record.EventRecorder, o Options) 
 		workers:   o.Workers,
 		ready:     o.Ready,
 		informers: informers,
-		observer:  observe.New(informers, watermark, plan.Options{Defaulter: o.Defaulter, Recreate: o.Recreate}),
+		observer: observe.New(informers, watermark, plan.Options{
+			Defaulter: o.Defaulter, Recreate: o.Recreate, Strict: o.Strict,
+		}),
 		watermark: watermark,
-		applier:   &apply.Applier{Client: client, Recorder: recorder, Watermark: watermark, Metrics: o.Metrics},
-		metrics:   o.Metrics,
+		applier: &apply.Applier{
+			Client: client, Policies: o.Policies, Recorder: recorder, Watermark: watermark, Metrics: o.Metrics,
+		},
+		metrics:  o.Metrics,
+		memories: memories{strict: o.Strict},
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[observe.Key](retryFirst, retryMax),
 			workqueue.TypedRateLimitingQueueConfig[observe.Key]{Name: "statefulset", MetricsProvider: o.Metrics.Queue},
@@ -81,7 +84,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	defer c.informers.Shutdown()
 	defer stop()
 	defer c.queue.ShutDown()
-	c.informers.Start(watching.Done())
+	c.informers.Start(watching)
 	if !c.informers.WaitForSync(ctx.Done()) {
 		return nil
 	}
@@ -89,29 +92,33 @@ func (c *Controller) Run(ctx context.Context) error {
 	if c.ready != nil {
 		c.ready()
 	}
-	var workers sync.WaitGroup
-	for range c.workers {
-		workers.Go(func() {
-			for c.next(ctx) {
-			}
-		})
+	workers := &crew{size: c.workers}
+	workers.work = func() {
+		for c.next(ctx, workers) {
+		}
 	}
+	workers.start()
 	<-ctx.Done()
 	c.queue.ShutDown()
-	workers.Wait()
+	workers.wait()
 	log.Info("Stopped")
 	return nil
 }
 
-// next syncs the next set in the queue; false when the controller is to stop.
-func (c *Controller) next(ctx context.Context) bool {
+// next works on the next set in the queue; false when the worker is to stop.
+func (c *Controller) next(ctx context.Context, workers *crew) bool {
 	key, stopped := c.queue.Get()
 	if stopped {
 		return false
 	}
+	return workers.do(func() { c.process(ctx, key) })
+}
+
+// process syncs a set, and sees to it that this is done again if need be.
+func (c *Controller) process(ctx context.Context, key observe.Key) {
 	defer c.queue.Done(key)
 	if ctx.Err() != nil {
-		return true
+		return
 	}
 	started := time.Now()
 	result, err := c.sync(klog.NewContext(ctx, klog.FromContext(ctx).WithValues(telemetry.KeySet, key)), key, started)
@@ -125,7 +132,6 @@ func (c *Controller) next(ctx context.Context) bool {
 	default:
 		c.queue.Forget(key)
 	}
-	return true
 }
 
 // errConflict is why a sync is done again: the world was not as planned for.
@@ -138,15 +144,16 @@ func (c *Controller) sync(ctx context.Context, key observe.Key, now time.Time) (
 	case err != nil:
 		return telemetry.SyncFailed, err
 	case view == observe.Gone:
+		errs := c.settleOrphans(ctx, key, now)
 		c.forget(key)
-		return telemetry.SyncDone, nil
+		return resultOf(errs...)
 	case view == observe.Stale:
 		c.queue.AddAfter(key, staleRecheck)
 		return telemetry.SyncStale, nil
 	}
 	memory := c.memories.of(key)
 	memory.renew(snapshot.Set.Generation)
-	snapshot.CreateAfter, snapshot.ReplaceAfter = memory.creates.until(), memory.replaces.until()
+	memory.tell(&snapshot)
 
 	todo := plan.Make(snapshot)
 	outcomes := c.applier.Apply(ctx, snapshot.Set, todo)
@@ -154,9 +161,10 @@ func (c *Controller) sync(ctx context.Context, key observe.Key, now time.Time) (
 	for _, w := range memory.news(todo.Waits) {
 		c.applier.Announce(snapshot.Set, w)
 	}
-	statusErr := c.settle(ctx, snapshot, todo, outcomes)
-	c.scheduleNext(key, now, todo, memory)
-	return resultOf(failureOf(outcomes), statusErr)
+	ends := []error{c.failureOf(outcomes), c.settle(ctx, snapshot, todo, outcomes)}
+	ends = append(ends, c.settlePolicies(ctx, status.Policies(snapshot, todo, outcomes))...)
+	c.scheduleNext(key, snapshot, todo, memory)
+	return resultOf(ends...)
 }
 
 // resultOf is how a sync ends. A conflict beside a failure is no news.
@@ -179,55 +187,16 @@ func resultOf(ends ...error) (string, error) {
 	}
 }
 
-// settle writes the set's status if it has changed.
-func (c *Controller) settle(ctx context.Context, s plan.Snapshot, p plan.Plan, outcomes []plan.Outcome) error {
-	next, changed := status.Settle(s, p, outcomes)
-	c.observe(s.Set, next, p.Waits)
-	if !changed {
-		return nil
+// scheduleNext wakes the set when time alone changes what has to be done or told.
+func (c *Controller) scheduleNext(key observe.Key, s plan.Snapshot, p plan.Plan, m *memory) {
+	for _, at := range []time.Time{p.Requeue, status.LookAgain(s, p)} {
+		if !at.IsZero() {
+			c.queue.AddAfter(key, time.Until(at))
+		}
 	}
-	result, err := c.applier.Status(ctx, s.Set, next)
-	switch result {
-	case plan.ResultConflict:
-		return errConflict
-	case plan.ResultFailed:
-		return fmt.Errorf("write status: %w", err)
-	case plan.ResultDone, plan.ResultGone, plan.ResultCollision:
-	}
-	return nil
-}
-
-// observe tells the metrics of a set.
-func (c *Controller) observe(set *appsv1.StatefulSet, s appsv1.StatefulSetStatus, waits []plan.Wait) {
-	pods := telemetry.Pods{
-		Created:   s.Replicas,
-		Ready:     s.ReadyReplicas,
-		Available: s.AvailableReplicas,
-		Current:   s.CurrentReplicas,
-		Updated:   s.UpdatedReplicas,
-	}
-	if set.Spec.Replicas != nil {
-		pods.Wanted = *set.Spec.Replicas
-	}
-	reasons := map[string]int{}
-	for _, w := range waits {
-		reasons[string(w.Reason)]++
-	}
-	c.metrics.Observed(telemetry.Key{Namespace: set.Namespace, Name: set.Name}, telemetry.Set{
-		Pods:           pods,
-		MaxUnavailable: plan.MaxUnavailable(set),
-		Waits:          reasons,
-	})
-}
-
-// scheduleNext wakes the set when time alone changes what has to be done.
-func (c *Controller) scheduleNext(key observe.Key, now time.Time, p plan.Plan, m *memory) {
-	if !p.Requeue.IsZero() {
-		c.queue.AddAfter(key, time.Until(p.Requeue))
-	}
-	for _, b := range []backoff{m.creates, m.replaces} {
+	for _, b := range []backoff{m.creates, m.replaces, m.evictions} {
 		for _, at := range b.until() {
-			if at.After(now) {
+			if at.After(s.Now) {
 				c.queue.AddAfter(key, time.Until(at))
 			}
 		}
@@ -241,18 +210,19 @@ func (c *Controller) forget(key observe.Key) {
 	c.metrics.Forget(telemetry.Key{Namespace: key.Namespace, Name: key.Name})
 }
 
-// failureOf is why a sync has to be done again soon; nil if it need not be. A refused creation has its own back-off.
-func failureOf(outcomes []plan.Outcome) error {
+// failureOf is why a sync has to be done again soon; nil if it need not be. A refused creation has its own back-off, unless
+// all is done as upstream.
+func (c *Controller) failureOf(outcomes []plan.Outcome) error {
 	var failure error
 	for _, o := range outcomes {
 		switch o.Result {
 		case plan.ResultFailed:
-			if !isCreation(o.Action) {
+			if c.memories.strict || !isCreation(o.Action) {
 				return fmt.Errorf("%s: %w", o.Action, o.Err)
 			}
 		case plan.ResultConflict:
 			failure = errConflict
-		case plan.ResultDone, plan.ResultGone, plan.ResultCollision:
+		case plan.ResultDone, plan.ResultGone, plan.ResultCollision, plan.ResultBlocked:
 		}
 	}
 	return failure

@@ -43,7 +43,9 @@ func bubble(t *testing.T, test func(*cluster)) {
 
 // work gives the writes since the last call, without those of status and by users.
 func (c *cluster) work() []string {
-	return slices.DeleteFunc(c.drain(), func(w string) bool { return strings.HasSuffix(w, "statefulsets web") })
+	return slices.DeleteFunc(c.drain(), func(w string) bool {
+		return strings.HasSuffix(w, "statefulsets web") || strings.HasPrefix(w, "update statefulsetpolicies")
+	})
 }
 
 func (c *cluster) expect(want ...string) {

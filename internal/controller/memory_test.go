@@ -16,7 +16,7 @@ import (
 )
 
 func TestBackoff(t *testing.T) {
-	b := backoff{}
+	b := newBackoff(firstDelay)
 	now := time.Unix(1000, 0)
 	var delays []time.Duration
 	for range 8 {
@@ -44,30 +44,83 @@ func TestLearn(t *testing.T) {
 	now := time.Unix(1000, 0)
 	create := plan.CreatePod{Pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web-0"}}}
 	claim := plan.CreateClaim{Claim: &corev1.PersistentVolumeClaim{}, Pod: "web-0"}
+	evict := plan.DeletePod{Pod: plan.Ref{Name: "web-0"}, Reason: plan.ReasonStuck, Evict: true}
 	remove := func(r plan.Reason) plan.DeletePod { return plan.DeletePod{Pod: plan.Ref{Name: "web-0"}, Reason: r} }
 	tests := map[string]struct {
-		outcome           plan.Outcome
-		creates, replaces int
+		outcome                      plan.Outcome
+		creates, replaces, evictions int
+		unstuck                      bool
 	}{
-		"refused pod":       {plan.Outcome{Action: create, Result: plan.ResultFailed}, 2, 0},
-		"refused claim":     {plan.Outcome{Action: claim, Result: plan.ResultFailed}, 2, 0},
-		"created claim":     {plan.Outcome{Action: claim, Result: plan.ResultDone}, 0, 0},
-		"taken name":        {plan.Outcome{Action: create, Result: plan.ResultConflict}, 0, 0},
-		"failed pod":        {plan.Outcome{Action: remove(plan.ReasonFailed), Result: plan.ResultDone}, 0, 1},
-		"ended pod":         {plan.Outcome{Action: remove(plan.ReasonSucceeded), Result: plan.ResultGone}, 0, 1},
-		"refused deletion":  {plan.Outcome{Action: remove(plan.ReasonFailed), Result: plan.ResultFailed}, 0, 0},
-		"updated pod":       {plan.Outcome{Action: remove(plan.ReasonOutdated), Result: plan.ResultDone}, 0, 0},
-		"anything else":     {plan.Outcome{Action: plan.AdoptPod{}, Result: plan.ResultFailed}, 0, 0},
-		"pod that was made": {plan.Outcome{Action: create, Result: plan.ResultDone}, 0, 0},
+		"refused pod":       {plan.Outcome{Action: create, Result: plan.ResultFailed}, 2, 0, 0, false},
+		"refused claim":     {plan.Outcome{Action: claim, Result: plan.ResultFailed}, 2, 0, 0, false},
+		"created claim":     {plan.Outcome{Action: claim, Result: plan.ResultDone}, 0, 0, 0, false},
+		"taken name":        {plan.Outcome{Action: create, Result: plan.ResultConflict}, 0, 0, 0, false},
+		"failed pod":        {plan.Outcome{Action: remove(plan.ReasonFailed), Result: plan.ResultDone}, 0, 1, 0, false},
+		"ended pod":         {plan.Outcome{Action: remove(plan.ReasonSucceeded), Result: plan.ResultGone}, 0, 1, 0, false},
+		"refused deletion":  {plan.Outcome{Action: remove(plan.ReasonFailed), Result: plan.ResultFailed}, 0, 0, 0, false},
+		"updated pod":       {plan.Outcome{Action: remove(plan.ReasonOutdated), Result: plan.ResultDone}, 0, 0, 0, false},
+		"anything else":     {plan.Outcome{Action: plan.AdoptPod{}, Result: plan.ResultFailed}, 0, 0, 0, false},
+		"stuck pod":         {plan.Outcome{Action: remove(plan.ReasonStuck), Result: plan.ResultDone}, 0, 0, 0, true},
+		"stuck pod, gone":   {plan.Outcome{Action: remove(plan.ReasonStuck), Result: plan.ResultGone}, 0, 0, 0, true},
+		"stuck pod, stays":  {plan.Outcome{Action: remove(plan.ReasonStuck), Result: plan.ResultFailed}, 0, 0, 0, false},
+		"held up eviction":  {plan.Outcome{Action: evict, Result: plan.ResultBlocked}, 0, 0, 1, false},
+		"refused eviction":  {plan.Outcome{Action: evict, Result: plan.ResultFailed}, 0, 0, 0, false},
+		"evicted pod":       {plan.Outcome{Action: evict, Result: plan.ResultDone}, 0, 0, 0, true},
+		"pod that was made": {plan.Outcome{Action: create, Result: plan.ResultDone}, 0, 0, 0, false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			m := &memory{creates: backoff{}, replaces: backoff{}}
-			m.learn([]plan.Outcome{test.outcome}, now)
-			if len(m.creates) != test.creates || len(m.replaces) != test.replaces {
-				t.Errorf("learned are %v and %v", m.creates, m.replaces)
+			learned := func(m *memory) plan.Snapshot {
+				var s plan.Snapshot
+				m.learn([]plan.Outcome{test.outcome}, now)
+				m.tell(&s)
+				return s
+			}
+			s := learned(newMemory(false))
+			if len(s.CreateAfter) != test.creates || len(s.ReplaceAfter) != test.replaces || len(s.EvictAfter) != test.evictions ||
+				s.Unstuck["web-0"] != test.unstuck {
+				t.Errorf("learned is %+v", s)
+			}
+			if s := learned(newMemory(true)); len(s.CreateAfter)+len(s.ReplaceAfter)+len(s.EvictAfter)+len(s.Unstuck) != 0 {
+				t.Errorf("as upstream, learned is %+v", s)
 			}
 		})
+	}
+}
+
+// What is known of a pod holds until it is made again; what is known of a set's template, until the set changes.
+func TestForgotten(t *testing.T) {
+	now := time.Unix(1000, 0)
+	stuck := plan.DeletePod{Pod: plan.Ref{Name: "web-0"}, Reason: plan.ReasonStuck, Evict: true}
+	create := plan.CreatePod{Pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web-0"}}}
+	m := newMemory(false)
+	told := func() (unstuck bool, evictAfter time.Duration) {
+		var s plan.Snapshot
+		m.tell(&s)
+		if until, ok := s.EvictAfter["web-0"]; ok {
+			evictAfter = until.Sub(now)
+		}
+		return s.Unstuck["web-0"], evictAfter
+	}
+	m.learn([]plan.Outcome{{Action: stuck, Result: plan.ResultDone}}, now)
+	for _, want := range []time.Duration{2 * time.Second, 4 * time.Second} {
+		m.learn([]plan.Outcome{{Action: stuck, Result: plan.ResultBlocked}}, now)
+		if unstuck, evictAfter := told(); !unstuck || evictAfter != want {
+			t.Errorf("told is %t, and to evict after %v, want %v", unstuck, evictAfter, want)
+		}
+	}
+	m.learn([]plan.Outcome{{Action: create, Result: plan.ResultFailed}}, now)
+	if unstuck, _ := told(); !unstuck {
+		t.Error("a pod that could not be made is forgotten")
+	}
+	m.renew(1)
+	if unstuck, evictAfter := told(); unstuck || evictAfter == 0 {
+		t.Errorf("of another generation is told %t, and to evict after %v", unstuck, evictAfter)
+	}
+	m.learn([]plan.Outcome{{Action: stuck, Result: plan.ResultDone}}, now)
+	m.learn([]plan.Outcome{{Action: stuck, Result: plan.ResultBlocked}, {Action: create, Result: plan.ResultDone}}, now)
+	if unstuck, evictAfter := told(); unstuck || evictAfter != 0 {
+		t.Errorf("of a pod that is made is told %t, and to evict after %v", unstuck, evictAfter)
 	}
 }
 
@@ -77,7 +130,7 @@ func TestLearnOfAll(t *testing.T) {
 	create := func(name string, r plan.Result) plan.Outcome {
 		return plan.Outcome{Action: plan.CreatePod{Pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}}}, Result: r}
 	}
-	m := &memory{creates: backoff{}, replaces: backoff{}}
+	m := newMemory(false)
 	m.learn([]plan.Outcome{create("web-0", plan.ResultFailed)}, now)
 	if until := m.creates.until(); until[plan.AnyPod].Sub(now) != firstDelay/2 || until["web-0"].Sub(now) != firstDelay {
 		t.Errorf("delays are until %v", until)
@@ -89,7 +142,7 @@ func TestLearnOfAll(t *testing.T) {
 }
 
 func TestNews(t *testing.T) {
-	m := &memory{}
+	m := newMemory(false)
 	going := plan.Wait{Reason: plan.WaitClaimTerminating, On: plan.Ref{Name: "c", UID: "1", ResourceVersion: "1"}, For: "web-0"}
 	changed := going
 	changed.On.ResourceVersion = "2"
@@ -106,6 +159,33 @@ func TestNews(t *testing.T) {
 		{[]plan.Wait{going}, 1},
 	} {
 		if got := m.news(step.waits); len(got) != step.want {
+			t.Errorf("in step %d there are %d news, want %d", i, len(got), step.want)
+		}
+	}
+}
+
+// An eviction that is held up again and again is told once, until it succeeds.
+func TestNewsOfEvictions(t *testing.T) {
+	m := newMemory(false)
+	evict := plan.DeletePod{Pod: plan.Ref{Name: "web-0"}, Evict: true}
+	wait := plan.Wait{Reason: plan.WaitDisruption, On: plan.Ref{Kind: plan.KindPod, Name: "web-0"}}
+	for i, step := range []struct {
+		result plan.Result
+		want   int
+	}{
+		{plan.ResultBlocked, 1},
+		{plan.ResultBlocked, 0},
+		{plan.ResultDone, 0},
+		{plan.ResultBlocked, 1},
+	} {
+		m.learn([]plan.Outcome{{Action: evict, Result: step.result}}, time.Unix(1000, 0))
+		if got := m.news(nil); len(got) != 0 {
+			t.Errorf("in step %d there are %d news of nothing", i, len(got))
+		}
+		if step.result != plan.ResultBlocked {
+			continue
+		}
+		if got := m.news([]plan.Wait{wait}); len(got) != step.want {
 			t.Errorf("in step %d there are %d news, want %d", i, len(got), step.want)
 		}
 	}

@@ -6,6 +6,8 @@ package controller
 import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/ordinal-dev/ordinal/api/v1alpha1"
 )
 
 // User is the user that Run's client authenticates as in a cluster of our own.
@@ -24,8 +26,11 @@ func ClusterRole() *rbacv1.ClusterRole {
 			rule("apps", "statefulsets/status", "patch"),
 			rule("apps", "controllerrevisions", "get", "list", "watch", "create", "patch", "delete"),
 			rule("", "pods", "get", "list", "watch", "create", "patch", "delete"),
+			rule("", "pods/eviction", "create"),
 			// No claim is deleted. But where admission checks owners, only who may delete an object may change those it has.
 			rule("", "persistentvolumeclaims", "get", "list", "watch", "create", "patch", "delete"),
+			rule(v1alpha1.Group, v1alpha1.Resource, "get", "list", "watch"),
+			rule(v1alpha1.Group, v1alpha1.Resource+"/status", "update"),
 			rule("", "events", "create", "patch"),
 			// And an owner whose deletion waits may be named only by who may update its finalizers.
 			rule("apps", "statefulsets/finalizers", "update"),

@@ -8,7 +8,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -24,6 +26,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/client-go/tools/record"
 
+	"github.com/ordinal-dev/ordinal/internal/observe"
 	"github.com/ordinal-dev/ordinal/internal/telemetry"
 )
 
@@ -38,6 +41,10 @@ type Options struct {
 	Defaulter func(*appsv1.StatefulSet)
 	// Recreate allows the update strategy Recreate: feature gate StatefulSetRecreateStrategy.
 	Recreate bool
+	// Strict does as Kubernetes' own controller does, also where that is known to get stuck, and obeys no policies.
+	Strict bool
+	// Policies gives the StatefulSetPolicies to obey; nil for none. Run makes it by itself.
+	Policies observe.PolicyClient
 	// QPS and Burst bound the requests per second to the API server; 200 and 400 if they are zero. Events have a budget of
 	// their own of the same size.
 	QPS   float32
@@ -61,6 +68,9 @@ func (o Options) withDefaults() Options {
 	o.Burst = cmp.Or(o.Burst, 400)
 	o.LeaseNamespace = cmp.Or(o.LeaseNamespace, metav1.NamespaceSystem)
 	o.LeaseName = cmp.Or(o.LeaseName, "ordinal-controller")
+	if o.Strict {
+		o.Policies = nil
+	}
 	if o.Metrics == nil {
 		o.Metrics = telemetry.New()
 	}
@@ -82,6 +92,9 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	o = o.withDefaults()
 	client, err := newClient(cfg, o, "ordinal-controller")
 	if err != nil {
+		return err
+	}
+	if o.Policies, err = observe.NewPolicyClient(config(cfg, o, "ordinal-controller")); err != nil {
 		return err
 	}
 	// Events must not take from the budget of pods.
@@ -111,9 +124,15 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	return work(ctx)
 }
 
-func newClient(cfg *rest.Config, o Options, agent string) (kubernetes.Interface, error) {
+func config(cfg *rest.Config, o Options, agent string) *rest.Config {
 	c := rest.AddUserAgent(rest.CopyConfig(cfg), agent)
 	c.QPS, c.Burst = o.QPS, o.Burst
+	return c
+}
+
+func newClient(cfg *rest.Config, o Options, agent string) (kubernetes.Interface, error) {
+	c := config(cfg, o, agent)
+	c.Wrap(impatient)
 	c.ContentType = "application/vnd.kubernetes.protobuf"
 	c.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
 	client, err := kubernetes.NewForConfig(c)
@@ -122,6 +141,24 @@ func newClient(cfg *rest.Config, o Options, agent string) (kubernetes.Interface,
 	}
 	return client, nil
 }
+
+// impatient makes a client that is told at once when a PodDisruptionBudget holds up an eviction. client-go by itself would wait
+// and ask again for as long as the write may take.
+func impatient(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(r *http.Request) (*http.Response, error) {
+		answer, err := next.RoundTrip(r)
+		if err == nil && answer.StatusCode == http.StatusTooManyRequests && strings.HasSuffix(r.URL.Path, "/eviction") {
+			answer.Header.Del("Retry-After")
+		}
+		return answer, err
+	})
+}
+
+// roundTripper is a function that carries out requests.
+type roundTripper func(*http.Request) (*http.Response, error)
+
+// RoundTrip carries out a request.
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // newBroadcaster groups events that are alike, and drops none: client-go's own limit is 25 per set.
 func newBroadcaster(ctx context.Context) record.EventBroadcaster {

@@ -134,7 +134,7 @@ func TestRun(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		asked[r.URL.Path] = true
-		if len(asked) == 4 {
+		if len(asked) == 5 {
 			stop()
 		}
 		w.WriteHeader(http.StatusServiceUnavailable)
@@ -147,6 +147,7 @@ func TestRun(t *testing.T) {
 	defer mu.Unlock()
 	for _, path := range []string{
 		"/apis/apps/v1/statefulsets", "/apis/apps/v1/controllerrevisions", "/api/v1/pods", "/api/v1/persistentvolumeclaims",
+		"/apis/ordinal.dev/v1alpha1/statefulsetpolicies",
 	} {
 		if !asked[path] {
 			t.Errorf("%s is not asked for", path)

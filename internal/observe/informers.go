@@ -5,8 +5,10 @@
 package observe
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -17,8 +19,10 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/ordinal-dev/ordinal/api/v1alpha1"
 	"github.com/ordinal-dev/ordinal/internal/ordinal"
 	"github.com/ordinal-dev/ordinal/internal/plan"
+	"github.com/ordinal-dev/ordinal/internal/podstate"
 )
 
 // Names of indexes.
@@ -29,16 +33,21 @@ const (
 	bySet = "set"
 	// byOrphan finds revisions without a controller by namespace.
 	byOrphan = "orphan"
+	// byTarget finds policies by the namespace and name of the set that they name.
+	byTarget = "target"
 )
 
 // Informers are the caches of all objects that matter to StatefulSets.
 type Informers struct {
 	factory                       informers.SharedInformerFactory
 	sets, pods, claims, revisions cache.SharedIndexInformer
+	// policies is nil if none are looked for.
+	policies *policies
+	running  sync.WaitGroup
 }
 
 // NewInformers makes the caches. They are empty until they are started.
-func NewInformers(client kubernetes.Interface, resync time.Duration) (*Informers, error) {
+func NewInformers(client kubernetes.Interface, policies PolicyClient, resync time.Duration) (*Informers, error) {
 	f := informers.NewSharedInformerFactoryWithOptions(client, resync, informers.WithTransform(strip))
 	i := &Informers{
 		factory:   f,
@@ -54,22 +63,36 @@ func NewInformers(client kubernetes.Interface, resync time.Duration) (*Informers
 	if err != nil {
 		return nil, fmt.Errorf("add indexes: %w", err)
 	}
+	if policies != nil {
+		if i.policies, err = newPolicies(policies, resync); err != nil {
+			return nil, err
+		}
+	}
 	return i, nil
 }
 
-// Start fills the caches and keeps them up to date until stop is closed. It returns at once.
-func (i *Informers) Start(stop <-chan struct{}) {
-	i.factory.Start(stop)
+// Start fills the caches and keeps them up to date until ctx is done. It returns at once.
+func (i *Informers) Start(ctx context.Context) {
+	i.factory.StartWithContext(ctx)
+	if i.policies != nil {
+		i.running.Go(func() { i.policies.RunWithContext(ctx) })
+	}
 }
 
-// WaitForSync waits until the caches are filled; false if stop is closed before.
+// WaitForSync waits until the caches are filled; false if stop is closed before. Policies are waited for too if the cluster
+// serves them, as one may say that nothing is to be done.
 func (i *Informers) WaitForSync(stop <-chan struct{}) bool {
-	return cache.WaitForCacheSync(stop, i.sets.HasSynced, i.pods.HasSynced, i.claims.HasSynced, i.revisions.HasSynced)
+	filled := []cache.InformerSynced{i.sets.HasSynced, i.pods.HasSynced, i.claims.HasSynced, i.revisions.HasSynced}
+	if i.policies != nil {
+		filled = append(filled, i.policies.isKnown)
+	}
+	return cache.WaitForCacheSync(stop, filled...)
 }
 
-// Shutdown waits until the caches have stopped. Their stop channel has to be closed before.
+// Shutdown waits until the caches have stopped. Their context has to be done before.
 func (i *Informers) Shutdown() {
 	i.factory.Shutdown()
+	i.running.Wait()
 }
 
 func (i *Informers) of(k plan.Kind) cache.SharedIndexInformer {
@@ -82,6 +105,10 @@ func (i *Informers) of(k plan.Kind) cache.SharedIndexInformer {
 		return i.claims
 	case plan.KindRevision:
 		return i.revisions
+	case KindPolicy:
+		if i.policies != nil {
+			return i.policies
+		}
 	}
 	return nil
 }
@@ -94,15 +121,62 @@ func strip(obj any) (any, error) {
 	}
 	switch o := obj.(type) {
 	case *corev1.Pod:
-		o.Annotations = nil
-		o.Spec = corev1.PodSpec{Volumes: claimVolumes(o.Spec.Volumes)}
-		o.Status = corev1.PodStatus{Phase: o.Status.Phase, Conditions: o.Status.Conditions}
+		stripPod(o)
 	case *corev1.PersistentVolumeClaim:
 		o.Annotations = nil
 		o.Spec = corev1.PersistentVolumeClaimSpec{}
 		o.Status = corev1.PersistentVolumeClaimStatus{}
 	}
 	return obj, nil
+}
+
+func stripPod(p *corev1.Pod) {
+	var told map[string]string
+	for _, name := range []string{v1alpha1.StopReasonAnnotation, v1alpha1.StopAtAnnotation} {
+		if value, ok := p.Annotations[name]; ok {
+			if told == nil {
+				told = map[string]string{}
+			}
+			told[name] = value
+		}
+	}
+	p.Annotations = told
+	p.Spec = corev1.PodSpec{NodeName: p.Spec.NodeName, Volumes: claimVolumes(p.Spec.Volumes)}
+	full := p.Status
+	p.Status = corev1.PodStatus{Phase: full.Phase, Reason: full.Reason, Conditions: full.Conditions}
+	if !podstate.IsReady(p) {
+		// They tell what is wrong with the pod.
+		p.Status.InitContainerStatuses = stripContainers(full.InitContainerStatuses)
+		p.Status.ContainerStatuses = stripContainers(full.ContainerStatuses)
+	}
+}
+
+// stripContainers leaves of containers what they wait for and how they ended.
+func stripContainers(full []corev1.ContainerStatus) []corev1.ContainerStatus {
+	var kept []corev1.ContainerStatus
+	for i := range full {
+		s := &full[i]
+		kept = append(kept, corev1.ContainerStatus{
+			Name:                 s.Name,
+			Image:                s.Image,
+			Ready:                s.Ready,
+			RestartCount:         s.RestartCount,
+			State:                stripState(s.State),
+			LastTerminationState: stripState(s.LastTerminationState),
+		})
+	}
+	return kept
+}
+
+func stripState(full corev1.ContainerState) corev1.ContainerState {
+	var kept corev1.ContainerState
+	if w := full.Waiting; w != nil {
+		kept.Waiting = &corev1.ContainerStateWaiting{Reason: w.Reason, Message: w.Message}
+	}
+	if t := full.Terminated; t != nil {
+		kept.Terminated = &corev1.ContainerStateTerminated{ExitCode: t.ExitCode}
+	}
+	return kept
 }
 
 func claimVolumes(volumes []corev1.Volume) []corev1.Volume {

@@ -69,7 +69,13 @@ func (o *Observer) Look(k Key, now time.Time) (plan.Snapshot, View, error) {
 		return s, Fresh, err
 	}
 	s.Claims = o.claimsOf(set, s.Pods)
-	return s, Fresh, nil
+	if s.Policies, err = o.Policies(k); err != nil {
+		return s, Fresh, err
+	}
+	if !o.options.Strict {
+		s.Rivals, err = o.rivalsOf(set)
+	}
+	return s, Fresh, err
 }
 
 func (o *Observer) revisionsOf(set *appsv1.StatefulSet) ([]*appsv1.ControllerRevision, error) {
@@ -168,6 +174,9 @@ func indexed[T metav1.Object](indexer cache.Indexer, index, value string) ([]T, 
 // Handle calls wake for each set that a change of an object concerns.
 func (i *Informers) Handle(wake func(Key)) error {
 	for kind, concerns := range i.concerns() {
+		if kind == KindPolicy && i.policies == nil {
+			continue
+		}
 		h := handler{concerns: concerns, wake: wake}
 		if _, err := i.of(kind).AddEventHandler(h); err != nil {
 			return fmt.Errorf("watch %s: %w", kind, err)
@@ -179,10 +188,11 @@ func (i *Informers) Handle(wake func(Key)) error {
 // concerns tell, for each kind, which sets an object concerns.
 func (i *Informers) concerns() map[plan.Kind]func(metav1.Object) []Key {
 	return map[plan.Kind]func(metav1.Object) []Key{
-		plan.KindSet:      func(o metav1.Object) []Key { return []Key{{Namespace: o.GetNamespace(), Name: o.GetName()}} },
+		plan.KindSet:      i.setsOfSet,
 		plan.KindPod:      i.setsOfPod,
 		plan.KindClaim:    i.setsOfClaim,
 		plan.KindRevision: i.setsOfRevision,
+		KindPolicy:        setsOfPolicy,
 	}
 }
 

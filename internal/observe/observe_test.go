@@ -11,19 +11,21 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/ordinal-dev/ordinal/api/v1alpha1"
 	"github.com/ordinal-dev/ordinal/internal/plan"
 )
 
 // caches are informers that hold these objects without a server.
 func caches(t *testing.T, objects ...runtime.Object) *Informers {
 	t.Helper()
-	i, err := NewInformers(fake.NewClientset(), 0)
+	i, err := NewInformers(fake.NewClientset(), newFakePolicies(t).client, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,6 +54,8 @@ func store(i *Informers, o runtime.Object) cache.Store {
 		return i.of(plan.KindPod).GetStore()
 	case *corev1.PersistentVolumeClaim:
 		return i.of(plan.KindClaim).GetStore()
+	case *v1alpha1.StatefulSetPolicy:
+		return i.of(KindPolicy).GetStore()
 	default:
 		return i.of(plan.KindRevision).GetStore()
 	}
@@ -165,6 +169,13 @@ func TestWake(t *testing.T) {
 		want   []string
 	}{
 		"set":                           {set("web"), []string{"web"}},
+		"set with a rival":              {set("x-web", "data"), []string{"web", "x-web"}},
+		"rival under another template":  {set("web", "logs", "data-x"), []string{"web", "x-web"}},
+		"rival of another template":     {set("x-web", "logs"), []string{"x-web"}},
+		"rival that comes":              {set("b-x-web", "data"), []string{"b-x-web"}},
+		"rival that the sets outlive":   {set("gone", "data-x-web"), []string{"gone"}},
+		"policy":                        {policyOf("p", "web"), []string{"web"}},
+		"policy of no set":              {policyOf("p", "gone"), []string{"gone"}},
 		"own pod":                       {pod("web-0", "StatefulSet/web"), []string{"web"}},
 		"own pod of an odd name":        {pod("odd", "StatefulSet/web"), []string{"web"}},
 		"orphan with a name":            {pod("web-0", ""), []string{"web"}},
@@ -197,6 +208,8 @@ func TestWake(t *testing.T) {
 				kind = plan.KindPod
 			case *corev1.PersistentVolumeClaim:
 				kind = plan.KindClaim
+			case *v1alpha1.StatefulSetPolicy:
+				kind = KindPolicy
 			}
 			check := func(how string) {
 				t.Helper()
@@ -237,28 +250,59 @@ func TestWakeOnUpdate(t *testing.T) {
 }
 
 func TestStrip(t *testing.T) {
+	source := corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}}
 	p := pod("web-0", "StatefulSet/web")
 	p.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "x"}}
-	p.Annotations = map[string]string{"a": "b"}
-	source := corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}}
-	p.Spec.Volumes = []corev1.Volume{{Name: "tmp"}, {Name: "data", VolumeSource: source}}
-	p.Spec.Containers = []corev1.Container{{Name: "main"}}
-	p.Status.Phase = corev1.PodRunning
-	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady}}
-	p.Status.PodIP = "10.0.0.1"
-	if _, err := strip(p); err != nil {
-		t.Fatal(err)
+	p.Annotations = map[string]string{"a": "b", "ordinal.dev/stop-reason": "Update", "ordinal.dev/stop-at": "then"}
+	p.Spec = corev1.PodSpec{
+		NodeName:   "node",
+		Volumes:    []corev1.Volume{{Name: "tmp"}, {Name: "data", VolumeSource: source}},
+		Containers: []corev1.Container{{Name: "main"}},
 	}
-	if p.ManagedFields != nil || p.Annotations != nil || p.Spec.Containers != nil || p.Status.PodIP != "" {
-		t.Errorf("pod is %+v", p)
+	p.Status = corev1.PodStatus{
+		Phase:      corev1.PodRunning,
+		Reason:     "why",
+		Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
+		PodIP:      "10.0.0.1",
+		ContainerStatuses: []corev1.ContainerStatus{{
+			Name: "main", Image: "img", ImageID: "sha", RestartCount: 3,
+			State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff", Message: "back-off"}},
+			LastTerminationState: corev1.ContainerState{
+				Terminated: &corev1.ContainerStateTerminated{ExitCode: 7, Message: "long", ContainerID: "id"},
+			},
+		}},
+		InitContainerStatuses: []corev1.ContainerStatus{{Name: "init", Ready: true, AllocatedResources: corev1.ResourceList{}}},
 	}
-	if len(p.Spec.Volumes) != 1 || p.Spec.Volumes[0].Name != "data" || p.Status.Phase != corev1.PodRunning || len(p.Status.Conditions) != 1 {
-		t.Errorf("pod is %+v", p)
-	}
+	want := pod("web-0", "StatefulSet/web")
+	want.Annotations = map[string]string{"ordinal.dev/stop-reason": "Update", "ordinal.dev/stop-at": "then"}
+	want.Spec = corev1.PodSpec{NodeName: "node", Volumes: p.Spec.Volumes[1:]}
+	want.Status = corev1.PodStatus{Phase: corev1.PodRunning, Reason: "why", Conditions: p.Status.Conditions}
+
+	unready, wantUnready := p.DeepCopy(), want.DeepCopy()
+	unready.Status.Conditions[0].Status, wantUnready.Status.Conditions[0].Status = corev1.ConditionFalse, corev1.ConditionFalse
+	wantUnready.Status.ContainerStatuses = []corev1.ContainerStatus{{
+		Name: "main", Image: "img", RestartCount: 3,
+		State:                corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff", Message: "back-off"}},
+		LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 7}},
+	}}
+	wantUnready.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "init", Ready: true}}
+	bare := pod("web-1", "")
+	bare.Annotations = map[string]string{"a": "b"}
+
 	c := newClaim("data-web-0")
 	c.Spec.VolumeName = "pv"
-	if _, err := strip(c); err != nil || c.Spec.VolumeName != "" || c.Labels["app"] != "web" {
-		t.Errorf("claim is %+v, %v", c, err)
+	obeyed := policyOf("p", "web")
+	obeyed.Annotations = map[string]string{"ordinal.dev/retry-at": "then"}
+	for what, test := range map[string]struct{ full, want runtime.Object }{
+		"a ready pod":      {p, want},
+		"an unready pod":   {unready, wantUnready},
+		"a pod of no note": {bare, pod("web-1", "")},
+		"a claim":          {c, newClaim("data-web-0")},
+		"a policy":         {obeyed, obeyed.DeepCopy()},
+	} {
+		if got, err := strip(test.full); err != nil || !equality.Semantic.DeepEqual(got, test.want) {
+			t.Errorf("%s is cached as %+v, want %+v, %v", what, got, test.want, err)
+		}
 	}
 	if o, err := strip(cache.DeletedFinalStateUnknown{Key: "k"}); err != nil || o == nil {
 		t.Errorf("tombstone is %v, %v", o, err)

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/ordinal-dev/ordinal/internal/plan"
+	"github.com/ordinal-dev/ordinal/internal/status"
 )
 
 // The texts of kube-controller-manager, as tools know them.
@@ -46,6 +47,10 @@ func TestForOutcome(t *testing.T) {
 		{plan.DeletePod{Pod: pod}, plan.ResultDone, "Normal SuccessfulDelete Delete Pod web-0 in StatefulSet web successful"},
 		{plan.DeletePod{Pod: pod}, plan.ResultGone, "Normal SuccessfulDelete Delete Pod web-0 in StatefulSet web successful"},
 		{plan.DeletePod{Pod: pod}, plan.ResultFailed, "Warning FailedDelete Delete Pod web-0 in StatefulSet web failed error: no"},
+		{plan.DeletePod{Pod: pod, Evict: true}, plan.ResultDone, "Normal SuccessfulDelete Delete Pod web-0 in StatefulSet web successful"},
+		{plan.DeletePod{Pod: pod, Evict: true}, plan.ResultBlocked, ""},
+		{plan.TellPod{Pod: pod, Stop: "Update"}, plan.ResultDone, ""},
+		{plan.TellPod{Pod: pod}, plan.ResultFailed, "Warning FailedUpdate Update Pod web-0 in StatefulSet web failed error: no"},
 		{plan.OwnClaim{Claim: claim, Pod: "web-0"}, plan.ResultDone, ""},
 		{
 			plan.OwnClaim{Claim: claim, Pod: "web-0"},
@@ -87,6 +92,13 @@ func TestForWait(t *testing.T) {
 		plan.WaitClaimStale:       "FailedCreate",
 		plan.WaitNameTaken:        "FailedCreate",
 		plan.WaitBadRevision:      "FailedCreate",
+		plan.WaitClaimShared:      "FailedCreate",
+		plan.WaitBadName:          "FailedCreate",
+		plan.WaitPolicyConflict:   "PolicyConflict",
+		plan.WaitDeadline:         "RolloutFailed",
+		plan.WaitRolledBack:       "RolloutFailed",
+		plan.WaitDisruption:       "EvictionBlocked",
+		plan.WaitPaused:           "",
 		plan.WaitClaimConflict:    "ConflictingController",
 		plan.WaitRecreateDisabled: "UnknownStrategy",
 		plan.WaitBadSelector:      "InvalidSpec",
@@ -95,12 +107,83 @@ func TestForWait(t *testing.T) {
 		plan.WaitBudget:           "",
 	}
 	for reason, want := range tests {
-		e, ok := ForWait("default", "web", plan.Wait{Reason: reason, On: plan.Ref{Name: "data-web-0"}, For: "web-0"})
+		e, ok := ForWait("default", "web", plan.Wait{Reason: reason, On: plan.Ref{Name: "data-web-0"}, For: "web-0", Detail: "it"})
 		if ok != (want != "") || e.Reason != want {
 			t.Errorf("%s is told as %+v, want %q", reason, e, want)
 		}
 		if want == "FailedCreate" && !strings.HasPrefix(e.Message, "Create Pod web-0 in StatefulSet web failed error: ") {
 			t.Errorf("%s is told as %q", reason, e.Message)
+		}
+		wantType := corev1.EventTypeWarning
+		if want == "EvictionBlocked" {
+			wantType = corev1.EventTypeNormal
+		}
+		if ok && e.Type != wantType {
+			t.Errorf("%s is told as a %s, want a %s", reason, e.Type, wantType)
+		}
+	}
+}
+
+// What a wait says of itself is told.
+func TestForWaitTells(t *testing.T) {
+	claim := plan.Ref{Kind: plan.KindClaim, Name: "data-a-b-0"}
+	for _, test := range []struct {
+		wait plan.Wait
+		want string
+	}{
+		{
+			plan.Wait{Reason: plan.WaitClaimShared, On: claim, For: "b-0", Detail: "StatefulSet a-b"},
+			"Create Pod b-0 in StatefulSet b failed error: pvc data-a-b-0 belongs to StatefulSet a-b, whose claims have the same names",
+		},
+		{
+			plan.Wait{Reason: plan.WaitBadName, For: "b-0", Detail: "it is too long"},
+			"Create Pod b-0 in StatefulSet b failed error: it is too long",
+		},
+		{
+			plan.Wait{Reason: plan.WaitPolicyConflict},
+			"its policies contradict each other or cannot be read: no pod is replaced or scaled down",
+		},
+		{
+			plan.Wait{Reason: plan.WaitPolicyConflict, For: "b-3"},
+			"its policies contradict each other or cannot be read: Pod b-3 is not created",
+		},
+	} {
+		if e, ok := ForWait("default", "b", test.wait); !ok || e.Message != test.want {
+			t.Errorf("%s is told as %q, want %q", test.wait.Reason, e.Message, test.want)
+		}
+	}
+}
+
+// What is wrong is told when it begins or becomes another thing, unless it is told anyway.
+func TestForDegraded(t *testing.T) {
+	degraded := func(is corev1.ConditionStatus, reason, message string) []appsv1.StatefulSetCondition {
+		return []appsv1.StatefulSetCondition{
+			{Type: status.Available, Status: corev1.ConditionTrue, Reason: "x"},
+			{Type: status.Degraded, Status: is, Reason: reason, Message: message},
+		}
+	}
+	well := degraded(corev1.ConditionFalse, status.ReasonAsExpected, "")
+	crash := degraded(corev1.ConditionTrue, "CrashLoop", "pod web-0")
+	waits := []plan.Wait{{Reason: plan.WaitNameTaken, For: "web-1"}, {Reason: plan.WaitBackoff, For: "web-0"}}
+	for what, test := range map[string]struct {
+		before, after []appsv1.StatefulSetCondition
+		want          string
+	}{
+		"it begins":            {nil, crash, "Warning CrashLoop pod web-0"},
+		"it begins again":      {well, crash, "Warning CrashLoop pod web-0"},
+		"it goes on":           {crash, crash, ""},
+		"it ends":              {crash, well, ""},
+		"another pod":          {crash, degraded(corev1.ConditionTrue, "CrashLoop", "pod web-1"), "Warning CrashLoop pod web-1"},
+		"another reason":       {crash, degraded(corev1.ConditionTrue, "Failed", "pod web-0"), "Warning Failed pod web-0"},
+		"told by an outcome":   {well, degraded(corev1.ConditionTrue, status.ReasonFailedCreate, "quota"), ""},
+		"told by a wait":       {well, degraded(corev1.ConditionTrue, "NameTaken", "pod web-1"), ""},
+		"a wait that is quiet": {well, degraded(corev1.ConditionTrue, "Backoff", "pod web-0"), "Warning Backoff pod web-0"},
+		"nothing is known":     {nil, nil, ""},
+	} {
+		set := &appsv1.StatefulSet{Status: appsv1.StatefulSetStatus{Conditions: test.before}}
+		e, ok := ForDegraded(set, test.after, waits)
+		if got := strings.TrimSpace(e.Type + " " + e.Reason + " " + e.Message); got != test.want || ok != (test.want != "") {
+			t.Errorf("%s: event is %q, want %q", what, got, test.want)
 		}
 	}
 }
