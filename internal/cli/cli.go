@@ -28,6 +28,8 @@ const dataDirEnv = "ORDINAL_DATA_DIR"
 // globals are what all commands share.
 type globals struct {
 	dataDir string
+	// isPlugin means that kubectl runs us as its command "ordinal".
+	isPlugin bool
 }
 
 // errSilent ends a command with a failure that has been told already.
@@ -37,11 +39,14 @@ var errSilent = errors.New("already told")
 func Run(args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
 	defer stop()
-	root := newRootCommand()
+	root := newRootCommand(isPlugin(os.Args[0]))
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return 0
+	}
+	if code, ok := errors.AsType[exitError](err); ok {
+		return int(code)
 	}
 	if !errors.Is(err, errSilent) {
 		fmt.Fprintf(os.Stderr, "ordinal: %v\n", err)
@@ -49,8 +54,8 @@ func Run(args []string) int {
 	return 1
 }
 
-func newRootCommand() *cobra.Command {
-	shared := &globals{}
+func newRootCommand(isPlugin bool) *cobra.Command {
+	shared := &globals{isPlugin: isPlugin}
 	root := &cobra.Command{
 		Use:   "ordinal",
 		Short: "StatefulSets that finish what they start, on one machine or any cluster",
@@ -68,6 +73,9 @@ controller; "ordinal controller" runs the controller alone against any cluster.`
 		dataDir = dir
 	}
 	root.PersistentFlags().StringVar(&shared.dataDir, "data-dir", dataDir, "directory of the cluster's data (env "+dataDirEnv+")")
+	if isPlugin {
+		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: shared.program()}
+	}
 	root.SuggestionsMinimumDistance = 2
 	root.AddCommand(
 		newUpCommand(shared),
@@ -79,7 +87,10 @@ controller; "ordinal controller" runs the controller alone against any cluster.`
 			running: cluster.Running,
 		}),
 		newKubectlCommand(shared),
+		newPlanCommand(shared),
 		newImageCommand(),
+		newWhyCommand(shared),
+		newRolloutCommand(shared),
 		newControllerCommand(),
 		newVersionCommand(),
 	)
@@ -95,5 +106,5 @@ func unknownCommand(cmd *cobra.Command, args []string) error {
 	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
 		hint = fmt.Sprintf("; did you mean %s", strings.Join(near, " or "))
 	}
-	return fmt.Errorf("unknown command %q%s (ordinal --help lists them)", args[0], hint)
+	return fmt.Errorf("unknown command %q%s (%s --help lists them)", args[0], hint, cmd.CommandPath())
 }

@@ -92,7 +92,7 @@ func TestControllerServesMetrics(t *testing.T) {
 func TestControllerFlags(t *testing.T) {
 	f := newControllerCommand().Flags()
 	for name, want := range map[string]string{
-		"recreate-strategy": "false", "metrics-bind-address": "", "workers": "5", "leader-elect": "true",
+		"recreate-strategy": "false", "strict-upstream": "false", "metrics-bind-address": "", "workers": "5", "leader-elect": "true",
 	} {
 		if flag := f.Lookup(name); flag == nil || flag.DefValue != want {
 			t.Errorf("--%s is %+v, want the default %q", name, flag, want)
