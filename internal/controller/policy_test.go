@@ -19,6 +19,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/ordinal-dev/ordinal/api/v1alpha1"
@@ -343,6 +344,30 @@ func TestRivals(t *testing.T) {
 		pass(3 * time.Second)
 		if !slices.ContainsFunc(c.pods(), func(p *corev1.Pod) bool { return p.Name == "web-0" }) {
 			c.t.Error("when the rival is gone, web-0 is not made")
+		}
+	})
+}
+
+// A pod beyond the usual range, which takes the place of a reserved ordinal, finds its claim again.
+func TestPodInPlaceOfAReservedOneHasItsClaim(t *testing.T) {
+	withPolicies(t, func(c *cluster) {
+		c.create(policiesResource, newPolicy("p", func(s *v1alpha1.StatefulSetPolicySpec) {
+			s.Scaling.ReservedOrdinals = []intstr.IntOrString{intstr.FromInt(1)}
+		}))
+		c.create(setsResource, newSet())
+		settle()
+		c.drain()
+		c.kill("web-3")
+		pass(time.Minute)
+		if got, want := c.work(), []string{"delete pods web-3", "create pods web-3"}; !slices.Equal(got, want) {
+			c.t.Errorf("done is %q, want %q", got, want)
+		}
+		var names []string
+		for _, p := range c.pods() {
+			names = append(names, p.Name)
+		}
+		if slices.Sort(names); !slices.Equal(names, []string{"web-0", "web-2", "web-3"}) {
+			c.t.Errorf("pods are %v", names)
 		}
 	})
 }

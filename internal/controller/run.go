@@ -41,7 +41,7 @@ type Options struct {
 	Defaulter func(*appsv1.StatefulSet)
 	// Recreate allows the update strategy Recreate: feature gate StatefulSetRecreateStrategy.
 	Recreate bool
-	// Strict does as Kubernetes' own controller does, also where that is known to get stuck, and obeys no policies.
+	// Strict does as Kubernetes' own controller does, also where that is known to get stuck.
 	Strict bool
 	// Policies gives the StatefulSetPolicies to obey; nil for none. Run makes it by itself.
 	Policies observe.PolicyClient
@@ -68,9 +68,6 @@ func (o Options) withDefaults() Options {
 	o.Burst = cmp.Or(o.Burst, 400)
 	o.LeaseNamespace = cmp.Or(o.LeaseNamespace, metav1.NamespaceSystem)
 	o.LeaseName = cmp.Or(o.LeaseName, "ordinal-controller")
-	if o.Strict {
-		o.Policies = nil
-	}
 	if o.Metrics == nil {
 		o.Metrics = telemetry.New()
 	}

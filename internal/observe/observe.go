@@ -17,6 +17,7 @@ import (
 	"github.com/ordinal-dev/ordinal/internal/claim"
 	"github.com/ordinal-dev/ordinal/internal/ordinal"
 	"github.com/ordinal-dev/ordinal/internal/plan"
+	"github.com/ordinal-dev/ordinal/internal/policy"
 )
 
 // Observer takes snapshots.
@@ -68,10 +69,10 @@ func (o *Observer) Look(k Key, now time.Time) (plan.Snapshot, View, error) {
 	if s.Pods, err = o.podsOf(set); err != nil {
 		return s, Fresh, err
 	}
-	s.Claims = o.claimsOf(set, s.Pods)
 	if s.Policies, err = o.Policies(k); err != nil {
 		return s, Fresh, err
 	}
+	s.Claims = o.claimsOf(set, policy.Of(s.Policies).Range(set), s.Pods)
 	if !o.options.Strict {
 		s.Rivals, err = o.rivalsOf(set)
 	}
@@ -127,7 +128,7 @@ func (o *Observer) podsOf(set *appsv1.StatefulSet) ([]*corev1.Pod, error) {
 }
 
 // claimsOf finds the claims of all ordinals for which there may be work: those of the range and those of the pods.
-func (o *Observer) claimsOf(set *appsv1.StatefulSet, pods []*corev1.Pod) []*corev1.PersistentVolumeClaim {
+func (o *Observer) claimsOf(set *appsv1.StatefulSet, span ordinal.Range, pods []*corev1.Pod) []*corev1.PersistentVolumeClaim {
 	if len(set.Spec.VolumeClaimTemplates) == 0 {
 		return nil
 	}
@@ -137,11 +138,14 @@ func (o *Observer) claimsOf(set *appsv1.StatefulSet, pods []*corev1.Pod) []*core
 			ordinals[n] = true
 		}
 	}
-	span := ordinal.RangeOf(set)
 	// A plan creates a bounded number of pods, so it does not look at the claims of more empty places than that.
-	for n, empty := span.Start, 0; n < span.End() && empty <= plan.MaxCreates; n++ {
+	empty := 0
+	for n := range span.All() {
 		if !ordinals[n] {
 			empty++
+		}
+		if empty > plan.MaxCreates {
+			break
 		}
 		ordinals[n] = true
 	}

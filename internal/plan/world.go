@@ -60,14 +60,10 @@ func newWorld(s Snapshot) (*world, error) {
 		return nil, errors.New("no selector")
 	}
 	rules := policy.Of(s.Policies)
-	reserved := rules.Reserved
-	if rules.Conflict {
-		reserved = nil
-	}
 	w := &world{
 		Snapshot: s,
 		rules:    rules,
-		span:     ordinal.RangeOf(s.Set, reserved...),
+		span:     rules.Range(s.Set),
 		selector: selector,
 		foreign:  map[int]*corev1.Pod{},
 		claims:   make(map[string]*corev1.PersistentVolumeClaim, len(s.Claims)),

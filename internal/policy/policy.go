@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -70,6 +71,14 @@ func Of(policies []*v1alpha1.StatefulSetPolicy) Rules {
 		conflict.Reserved = append(conflict.Reserved, rules.Reserved...)
 	}
 	return conflict
+}
+
+// Range are the ordinals that should run. In a conflict it cannot be told which are reserved, so that none counts as such.
+func (r Rules) Range(set *appsv1.StatefulSet) ordinal.Range {
+	if r.Conflict {
+		return ordinal.RangeOf(set)
+	}
+	return ordinal.RangeOf(set, r.Reserved...)
 }
 
 // Check tells why a policy cannot be obeyed although the API server accepted it; nil if it can.
