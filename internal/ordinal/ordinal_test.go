@@ -209,3 +209,30 @@ func TestParseInterval(t *testing.T) {
 		}
 	}
 }
+
+// How many ordinals run below one is counted by looking at each.
+func TestBelow(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var reserved []Interval
+		for range rapid.IntRange(0, 3).Draw(t, "intervals") {
+			first := rapid.IntRange(0, 12).Draw(t, "first")
+			reserved = append(reserved, Interval{first, first + rapid.IntRange(0, 3).Draw(t, "more")})
+		}
+		r := RangeOf(&appsv1.StatefulSet{Spec: appsv1.StatefulSetSpec{
+			Replicas: new(rapid.Int32Range(0, 5).Draw(t, "replicas")),
+			Ordinals: &appsv1.StatefulSetOrdinals{Start: rapid.Int32Range(0, 4).Draw(t, "start")},
+		}}, reserved...)
+		want := 0
+		for n := range 40 {
+			if got := r.Below(n); got != want {
+				t.Fatalf("%d of %+v are below %d, not %d", got, r, n, want)
+			}
+			if r.Contains(n) {
+				want++
+			}
+		}
+		if want != r.Count {
+			t.Fatalf("%+v holds %d", r, want)
+		}
+	})
+}

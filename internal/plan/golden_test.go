@@ -7,10 +7,13 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -30,6 +33,9 @@ type story struct {
 	log strings.Builder
 	// last is what was waited for last, with the status.
 	last string
+	// tells means that conditions and policies are written down too, told are their lines so far.
+	tells bool
+	told  map[string]string
 }
 
 func newStory(t *testing.T, replicas int32, changes ...func(*appsv1.StatefulSet)) *story {
@@ -40,8 +46,9 @@ func newStory(t *testing.T, replicas int32, changes ...func(*appsv1.StatefulSet)
 		st := s.Set.Status
 		numbers := fmt.Sprintf("status: %d pods, %d ready, %d available; %d at %s, %d at %s\n", st.Replicas, st.ReadyReplicas,
 			st.AvailableReplicas, st.CurrentReplicas, st.CurrentRevision, st.UpdatedReplicas, st.UpdateRevision)
+		news := s.news()
 		last := fmt.Sprint(p.Waits) + numbers
-		if len(outcomes) == 0 && last == s.last {
+		if len(outcomes) == 0 && last == s.last && news == "" {
 			return
 		}
 		s.last = last
@@ -51,9 +58,53 @@ func newStory(t *testing.T, replicas int32, changes ...func(*appsv1.StatefulSet)
 				fmt.Fprintf(&s.log, "but %s: %s\n", o.Action.Target(), o.Result)
 			}
 		}
-		s.log.WriteString(numbers)
+		s.log.WriteString(numbers + news)
 	}
 	return s
+}
+
+// newTold is a story in which conditions and policies are written down too.
+func newTold(t *testing.T, replicas int32, changes ...func(*appsv1.StatefulSet)) *story {
+	t.Helper()
+	s := newStory(t, replicas, append(changes, withoutClaims)...)
+	s.tells, s.told = true, map[string]string{}
+	return s
+}
+
+// news are the lines of conditions and policies that have changed.
+func (s *story) news() string {
+	if !s.tells {
+		return ""
+	}
+	var b strings.Builder
+	add := func(key, line string) {
+		if s.told[key] != line {
+			s.told[key] = line
+			b.WriteString(line + "\n")
+		}
+	}
+	for _, c := range s.Set.Status.Conditions {
+		line := fmt.Sprintf("%s: %s, %s", c.Type, c.Status, c.Reason)
+		if c.Message != "" {
+			line += ": " + c.Message
+		}
+		add(string(c.Type), line)
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Policies)) {
+		st := s.Policies[name].Status
+		for _, c := range st.Conditions {
+			add(name+c.Type, fmt.Sprintf("policy %s, %s: %s, %s: %s", name, c.Type, c.Status, c.Reason, c.Message))
+		}
+		if r := st.Rollout; r != nil {
+			line := fmt.Sprintf("policy %s: %s %s, %d of %d, progress at %s", name, r.Revision, r.Phase, r.AvailableReplicas, r.Replicas,
+				r.LastProgressTime.UTC().Format(time.RFC3339))
+			if st.FailedRevision != "" {
+				line += ", " + st.FailedRevision + " failed at " + st.FailedTime.UTC().Format(time.RFC3339)
+			}
+			add(name, line)
+		}
+	}
+	return b.String()
 }
 
 // say writes a headline, and lets the world settle after what was done.
@@ -153,6 +204,16 @@ var stories = map[string]func(*testing.T) *story{
 	},
 	"scale down past an unready pod": func(t *testing.T) *story {
 		s := newStory(t, 4, withoutClaims)
+		s.quietly()
+		s.Change("web-1", unready)
+		s.Change("web-2", unready)
+		s.replicas(1)
+		s.say("web-1 and web-2 are not ready, and the set is scaled to 1: they go in their turn")
+		return s
+	},
+	"scale down past an unready pod, strictly": func(t *testing.T) *story {
+		s := newStory(t, 4, withoutClaims)
+		s.Options.Strict = true
 		s.quietly()
 		s.Change("web-2", unready)
 		s.Change("web-3", unready)
@@ -492,11 +553,13 @@ var stories = map[string]func(*testing.T) *story{
 }
 
 func TestStories(t *testing.T) {
-	for name, tell := range stories {
-		t.Run(name, func(t *testing.T) {
-			s := tell(t)
-			golden(t, name, strings.TrimPrefix(s.log.String(), "\n"))
-		})
+	for _, some := range []map[string]func(*testing.T) *story{stories, stuckStories, policyStories} {
+		for name, tell := range some {
+			t.Run(name, func(t *testing.T) {
+				s := tell(t)
+				golden(t, name, strings.TrimPrefix(s.log.String(), "\n"))
+			})
+		}
 	}
 }
 

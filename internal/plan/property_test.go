@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 
+	"github.com/ordinal-dev/ordinal/api/v1alpha1"
 	"github.com/ordinal-dev/ordinal/internal/ordinal"
 	"github.com/ordinal-dev/ordinal/internal/plan"
 	"github.com/ordinal-dev/ordinal/internal/podstate"
@@ -31,6 +32,9 @@ type drawn struct {
 	plan.Snapshot
 	plan plan.Plan
 	span ordinal.Range
+	// policy is the one that is obeyed; nil for none. In a conflict, it cannot be told which that is.
+	policy   *v1alpha1.StatefulSetPolicy
+	conflict bool
 }
 
 // property checks that something holds for the plans of all worlds.
@@ -39,8 +43,24 @@ func property(t *testing.T, holds func(*rapid.T, drawn)) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := sim.Draw(chooser(t), sim.Limits{})
 		s.Options.IgnoreMaxUnavailable = rapid.Bool().Draw(t, "ignore maxUnavailable")
-		holds(t, drawn{Snapshot: s, plan: plan.Make(s), span: ordinal.RangeOf(s.Set)})
+		s.Options.Strict = rapid.Bool().Draw(t, "strict")
+		drawPolicies(t, &s)
+		holds(t, newDrawn(s))
 	})
+}
+
+func newDrawn(s plan.Snapshot) drawn {
+	d := drawn{Snapshot: s, plan: plan.Make(s)}
+	if len(s.Policies) > 1 || slices.ContainsFunc(s.Policies, isUnreadable) {
+		d.conflict = true
+	}
+	var reserved []ordinal.Interval
+	if len(s.Policies) == 1 && !d.conflict {
+		d.policy = s.Policies[0]
+		reserved = reservedBy(d.policy)
+	}
+	d.span = ordinal.RangeOf(s.Set, reserved...)
+	return d
 }
 
 func chooser(t *rapid.T) sim.Chooser {
@@ -98,6 +118,7 @@ func TestOrderOfInputsDoesNotMatter(t *testing.T) {
 		shuffled.Pods = rapid.Permutation(d.Pods).Draw(t, "pods")
 		shuffled.Claims = rapid.Permutation(d.Claims).Draw(t, "claims")
 		shuffled.Revisions = rapid.Permutation(d.Revisions).Draw(t, "revisions")
+		shuffled.Policies = rapid.Permutation(d.Policies).Draw(t, "policies")
 		again := plan.Make(shuffled)
 		if !reflect.DeepEqual(again, d.plan) {
 			t.Fatalf("from the same world in another order comes\n%sinstead of\n%s", again.String(d.Now), d.plan.String(d.Now))
@@ -108,9 +129,11 @@ func TestOrderOfInputsDoesNotMatter(t *testing.T) {
 func TestSnapshotsAreOnlyRead(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := sim.Draw(chooser(t), sim.Limits{})
+		drawPolicies(t, &s)
 		before := deepCopy(s)
 		p := plan.Make(s)
 		status.Settle(s, p, nil)
+		status.Policies(s, p, nil)
 		if !reflect.DeepEqual(before, deepCopy(s)) {
 			t.Fatal("the snapshot was changed")
 		}
@@ -127,6 +150,9 @@ func deepCopy(s plan.Snapshot) []any {
 	}
 	for _, r := range s.Revisions {
 		all = append(all, *r.DeepCopy())
+	}
+	for _, p := range s.Policies {
+		all = append(all, *p.DeepCopy())
 	}
 	return all
 }
@@ -224,8 +250,10 @@ func TestPredecessorsComeFirst(t *testing.T) {
 		members := d.members()
 		for _, a := range creates {
 			n, _ := ordinal.Of(d.Set.Name, a.Pod.Name)
-			for before := d.span.Start; before < n; before++ {
-				if !d.isServing(members[before]) {
+			for before := range d.span.All() {
+				// One that is reserved by a policy that is not obeyed need not be there.
+				isSpared := d.conflict && members[before] == nil && d.isReservedByAny(before)
+				if before < n && !isSpared && !d.isServing(members[before]) {
 					t.Fatalf("%s is created while %d does not serve", a.Pod.Name, before)
 				}
 			}
@@ -267,12 +295,13 @@ func TestScaleDownIsFromTheTop(t *testing.T) {
 	})
 }
 
-// No update takes a serving pod while as many as allowed do not serve; and none takes a pod below the partition.
+// No update takes a serving pod while as many as allowed do not serve, none takes a pod below the partition unless it is
+// stuck, and none takes one that is as it should be.
 func TestUpdatesKeepTheBudget(t *testing.T) {
 	property(t, func(t *rapid.T, d drawn) {
 		members := d.members()
 		unavailable := 0
-		for n := d.span.Start; n < d.span.End(); n++ {
+		for n := range d.span.All() {
 			if !d.isServing(members[n]) {
 				unavailable++
 			}
@@ -282,18 +311,22 @@ func TestUpdatesKeepTheBudget(t *testing.T) {
 			limit = max(1, unavailable+1)
 		}
 		for _, a := range of[plan.DeletePod](d.plan) {
-			if a.Reason != plan.ReasonOutdated && a.Reason != plan.ReasonOutdatedBroken {
+			if !isForTheTemplate(a) {
 				continue
 			}
 			n, _ := ordinal.Of(d.Set.Name, a.Pod.Name)
-			if n < d.partition() || !d.span.Contains(n) {
+			isStuck := a.Reason == plan.ReasonStuck
+			if (n < d.partition() && !isStuck) || !d.span.Contains(n) {
 				t.Fatalf("%d is updated with partition %d", n, d.partition())
 			}
-			if podstate.Revision(members[n]) == d.plan.Revisions.Update {
-				t.Fatalf("%d has the update, and is updated", n)
+			if podstate.Revision(members[n]) == d.wanted(n) {
+				t.Fatalf("%d is at %s, as it should be, and is updated", n, d.wanted(n))
 			}
 			if d.Set.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType {
 				t.Fatalf("%d is updated by a strategy that says OnDelete", n)
+			}
+			if isStuck && (podstate.IsReady(members[n]) || d.Options.Strict) {
+				t.Fatalf("%d is ready, or the controller is to be as Kubernetes, and is replaced because it is stuck", n)
 			}
 			if d.isServing(members[n]) {
 				unavailable++
@@ -305,7 +338,7 @@ func TestUpdatesKeepTheBudget(t *testing.T) {
 	})
 }
 
-// A pod is made from the revision that its ordinal and the partition say.
+// A pod is made from the revision that its ordinal and the partition say, and from the current one while the rollout rests.
 func TestPodsHaveTheRightRevision(t *testing.T) {
 	property(t, func(t *rapid.T, d drawn) {
 		for _, a := range of[plan.CreatePod](d.plan) {
@@ -313,8 +346,8 @@ func TestPodsHaveTheRightRevision(t *testing.T) {
 			want := d.plan.Revisions.Update
 			strategy := d.Set.Spec.UpdateStrategy
 			nullBlock := strategy.Type == appsv1.RollingUpdateStatefulSetStrategyType && strategy.RollingUpdate == nil &&
-				d.isOrdered() && n < d.span.Start+int(d.Set.Status.CurrentReplicas)
-			if n < d.partition() || nullBlock {
+				d.isOrdered() && d.span.Below(n) < int(d.Set.Status.CurrentReplicas) && !d.Unstuck[a.Pod.Name]
+			if n < d.partition() || nullBlock || d.rests() || d.plan.Rollout.Failed {
 				want = d.plan.Revisions.Current
 			}
 			if got := podstate.Revision(a.Pod); got != want {
@@ -397,7 +430,7 @@ func TestIdlePlansSayWhy(t *testing.T) {
 		if len(d.plan.Steps) > 0 || len(d.plan.Waits) > 0 {
 			return
 		}
-		for n := d.span.Start; n < d.span.End(); n++ {
+		for n := range d.span.All() {
 			if p := d.members()[n]; !d.isServing(p) || podstate.Revision(p) != d.plan.Revisions.Update {
 				t.Fatalf("%d is not as it should be, and the plan is silent", n)
 			}
@@ -434,7 +467,6 @@ func TestLiveRevisionsStay(t *testing.T) {
 func TestCountersAreTrue(t *testing.T) {
 	property(t, func(t *rapid.T, d drawn) {
 		w := sim.From(d.Snapshot)
-		w.Options = d.Options
 		w.Sync()
 		after := drawn{Snapshot: w.Snapshot(), span: d.span}
 		var want appsv1.StatefulSetStatus
@@ -470,13 +502,6 @@ func healable(t *rapid.T) plan.Snapshot {
 	s.Set.DeletionTimestamp = nil
 	for _, c := range s.Claims {
 		c.DeletionTimestamp = nil
-	}
-	for _, p := range s.Pods {
-		// In order, a pod beyond the range that ended blocks those below it for good if one of them does not serve, as in
-		// kube-controller-manager.
-		if n, _ := ordinal.Of(s.Set.Name, p.Name); !ordinal.RangeOf(s.Set).Contains(n) && podstate.IsFinished(p) {
-			p.Status.Phase = corev1.PodRunning
-		}
 	}
 	return s
 }
