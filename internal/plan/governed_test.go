@@ -173,7 +173,7 @@ func TestReservedOrdinalsGetNoPods(t *testing.T) {
 // No pod that leads and serves is replaced while another pod has yet to be, or does not serve.
 func TestLeadersGoLast(t *testing.T) {
 	property(t, func(t *rapid.T, d drawn) {
-		if d.policy == nil || d.policy.Spec.Rollout.Order != v1alpha1.LeaderLast || d.Options.IgnoreMaxUnavailable {
+		if d.policy == nil || d.policy.Spec.Rollout.Order != v1alpha1.LeaderLast {
 			return
 		}
 		members := d.members()
@@ -206,7 +206,7 @@ func orNone(p *corev1.Pod) *corev1.Pod {
 func TestBatchesAreKept(t *testing.T) {
 	property(t, func(t *rapid.T, d drawn) {
 		isRolling := d.Set.Spec.UpdateStrategy.Type == appsv1.RollingUpdateStatefulSetStrategyType
-		if d.policy == nil || d.policy.Spec.Rollout.PauseAfter == nil || !isRolling || d.plan.Rollout.Failed || d.Options.IgnoreMaxUnavailable {
+		if d.policy == nil || d.policy.Spec.Rollout.PauseAfter == nil || !isRolling || d.plan.Rollout.Failed {
 			return
 		}
 		batch := d.policy.Spec.Rollout.PauseAfter
@@ -346,22 +346,10 @@ func TestGovernedWorldsComeToRest(t *testing.T) {
 		s.Options.Strict = rapid.Bool().Draw(t, "strict")
 		drawPolicies(t, &s)
 		w := sim.From(s)
-		ordered(w)
 		w.Blocked = func(plan.DeletePod) bool { return rapid.IntRange(0, 2).Draw(t, "blocked") == 2 }
 		settle(t, w)
 		atRest(t, w)
 	})
-}
-
-// ordered takes back an order of leaders where no block tells how a set is rolled out.
-func ordered(w *sim.World) {
-	for name, p := range w.Policies {
-		if w.Set.Spec.UpdateStrategy.RollingUpdate == nil {
-			p = p.DeepCopy()
-			p.Spec.Rollout.Order, p.Spec.Rollout.LeaderSelector = "", nil
-			w.Policies[name] = p
-		}
-	}
 }
 
 // history lets a set go through edits, losses and moves of all kinds, each of which has some time.
@@ -412,7 +400,6 @@ func event(t *rapid.T, w *sim.World) {
 		p.Name = oneOf(t, "policy", "a", "a", "b")
 		p.Status = v1alpha1.StatefulSetPolicyStatus{}
 		w.AddPolicy(p)
-		ordered(w)
 	}
 }
 

@@ -170,8 +170,11 @@ func (p *planner) wait(w Wait) {
 	p.plan.Waits = append(p.plan.Waits, w)
 }
 
+// waitForSet adds a wait of the whole set, unless it is told already.
 func (p *planner) waitForSet(r Reason) {
-	p.wait(Wait{Reason: r, On: refSet(p.Set)})
+	if w := (Wait{Reason: r, On: refSet(p.Set)}); !slices.Contains(p.plan.Waits, w) {
+		p.wait(w)
+	}
 }
 
 func (p *planner) isOrdered() bool {

@@ -59,9 +59,10 @@ func (p *planner) keepsCurrent(n int) bool {
 }
 
 // comesBackAtCurrent tells if a pod comes back at the current revision although it will be updated, for want of a
-// rollingUpdate block. One that was stuck does not: it would be stuck again.
+// rollingUpdate block. One that was stuck does not: it would be stuck again. Nor does any where a leader goes last: the pods
+// that are updated are then not the highest.
 func (p *planner) comesBackAtCurrent(n int) bool {
-	return p.Set.Spec.UpdateStrategy.RollingUpdate == nil && p.countsCurrent() &&
+	return p.Set.Spec.UpdateStrategy.RollingUpdate == nil && p.countsCurrent() && p.rules.Leader == nil &&
 		p.span.Below(n) < int(p.Set.Status.CurrentReplicas) && !p.Unstuck[ordinal.PodName(p.Set.Name, n)]
 }
 

@@ -345,8 +345,9 @@ func TestPodsHaveTheRightRevision(t *testing.T) {
 			n, _ := ordinal.Of(d.Set.Name, a.Pod.Name)
 			want := d.plan.Revisions.Update
 			strategy := d.Set.Spec.UpdateStrategy
+			leaderLast := d.policy != nil && d.policy.Spec.Rollout.Order == v1alpha1.LeaderLast
 			nullBlock := strategy.Type == appsv1.RollingUpdateStatefulSetStrategyType && strategy.RollingUpdate == nil &&
-				d.isOrdered() && d.span.Below(n) < int(d.Set.Status.CurrentReplicas) && !d.Unstuck[a.Pod.Name]
+				!leaderLast && d.isOrdered() && d.span.Below(n) < int(d.Set.Status.CurrentReplicas) && !d.Unstuck[a.Pod.Name]
 			if n < d.partition() || nullBlock || d.rests() || d.plan.Rollout.Failed {
 				want = d.plan.Revisions.Current
 			}

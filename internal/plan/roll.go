@@ -30,7 +30,7 @@ func (p *planner) roll() {
 	targets := p.leadersLast(p.targets())
 	switch {
 	case p.Options.IgnoreMaxUnavailable:
-		p.rollOneByOne()
+		p.rollOneByOne(targets)
 	case p.isOrdered():
 		p.deleteWithin(p.budget(), targets)
 	default:
@@ -106,9 +106,9 @@ func (p *planner) deleteWithin(budget int, targets []slot) {
 	p.step(Step{Mode: Serial}, chains...)
 }
 
-// rollOneByOne walks down to the partition, and deletes the first outdated pod unless it meets one before that does not
+// rollOneByOne walks down to the partition, and deletes the first of the targets unless it meets a pod before that does not
 // serve.
-func (p *planner) rollOneByOne() {
+func (p *planner) rollOneByOne(targets []slot) {
 	below := p.span.Count
 	for _, s := range slices.Backward(p.live) {
 		below--
@@ -119,8 +119,8 @@ func (p *planner) rollOneByOne() {
 			p.waitForSet(WaitBudget)
 			return
 		}
-		if p.isOutdated(s.pod) && !podstate.IsTerminating(s.pod) && !p.isReplaced(s) {
-			p.step(Step{Mode: Serial}, p.remove(s, ReasonOutdated))
+		if slices.Contains(targets, s) && !p.isReplaced(s) {
+			p.deleteWithin(1, []slot{s})
 			return
 		}
 		if !p.isServing(s.pod) {

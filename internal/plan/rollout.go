@@ -37,7 +37,7 @@ func (p *planner) judge() {
 	p.count(r)
 	r.Since = p.progressTime()
 	switch {
-	case p.rules.Failed != "" && p.rules.Failed == r.Revision && p.hasFormer():
+	case p.rules.Failed == r.Revision && r.Revision != p.resolved.Current.Name:
 		p.fail()
 	case p.rules.Conflict:
 		p.halt(WaitPolicyConflict, v1alpha1.RolloutPaused)
@@ -337,8 +337,7 @@ func (p *planner) leadersLast(targets []slot) []slot {
 	}
 	var followers, leaders []slot
 	for _, s := range targets {
-		// One that serves nobody leads nobody.
-		if p.leads(s.pod) && p.isServing(s.pod) {
+		if p.leads(s.pod) {
 			leaders = append(leaders, s)
 		} else {
 			followers = append(followers, s)
@@ -360,6 +359,7 @@ func (p *planner) areFollowersDone() bool {
 	return len(p.live) == p.span.Count && !slices.ContainsFunc(p.live, isLeft)
 }
 
+// leads tells if a pod leads. One that serves nobody leads nobody.
 func (p *planner) leads(pod *corev1.Pod) bool {
-	return p.rules.Leader.Matches(labels.Set(pod.Labels))
+	return p.rules.Leader != nil && p.rules.Leader.Matches(labels.Set(pod.Labels)) && p.isServing(pod)
 }

@@ -41,36 +41,38 @@ const (
 
 // TroubleOf tells what is wrong with the pod; nil if nothing is, or not yet.
 func TroubleOf(pod *corev1.Pod, now time.Time) *Trouble {
-	if IsTerminating(pod) {
+	switch {
+	case IsTerminating(pod):
 		return lingering(pod, now)
-	}
-	if IsReady(pod) {
+	case IsReady(pod):
 		return nil
+	case pod.Status.Phase == corev1.PodFailed:
+		return failed(pod)
 	}
-	if pod.Status.Phase == corev1.PodFailed {
-		text := "it failed"
-		if pod.Status.Reason != "" {
-			text += ": " + pod.Status.Reason
-		}
-		return &Trouble{TroubleFailed, text}
-	}
+	isDue := !TroubleAt(pod).IsZero() && !TroubleAt(pod).After(now)
 	if c := unschedulable(pod); c != nil {
-		if TroubleAt(pod).After(now) {
+		if !isDue {
 			return nil
 		}
 		return &Trouble{TroubleUnschedulable, "it cannot be scheduled: " + c.Message}
 	}
-	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
-		for i := range statuses {
-			if t := containerTrouble(&statuses[i], now); t != nil {
-				return t
-			}
+	for _, s := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		if t := containerTrouble(s, now); t != nil {
+			return t
 		}
 	}
-	if at := TroubleAt(pod); !at.IsZero() && !at.After(now) {
+	if isDue {
 		return &Trouble{TroubleNotReady, "it is not ready"}
 	}
 	return nil
+}
+
+func failed(pod *corev1.Pod) *Trouble {
+	text := "it failed"
+	if pod.Status.Reason != "" {
+		text += ": " + pod.Status.Reason
+	}
+	return &Trouble{TroubleFailed, text}
 }
 
 // TroubleAt is when a pod that is as it is now will be in trouble for being so; zero for never.
@@ -130,31 +132,36 @@ func IsConfigReason(reason string) bool {
 // memorable is how long the end of a container is a sign that it keeps ending.
 const memorable = 10 * time.Minute
 
-func containerTrouble(s *corev1.ContainerStatus, now time.Time) *Trouble {
-	if s.Ready || (s.State.Terminated != nil && s.State.Terminated.ExitCode == 0 && s.RestartCount == 0) {
+func containerTrouble(s corev1.ContainerStatus, now time.Time) *Trouble {
+	switch w := s.State.Waiting; {
+	case s.Ready:
+		return nil
+	case w != nil && IsImageReason(w.Reason):
+		return &Trouble{TroubleImage, fmt.Sprintf("container %s cannot get its image %s", s.Name, s.Image)}
+	case w != nil && IsConfigReason(w.Reason):
+		return &Trouble{TroubleConfig, fmt.Sprintf("container %s cannot be made: %s", s.Name, cmp.Or(w.Message, w.Reason))}
+	case !keepsEnding(s, now):
 		return nil
 	}
-	if w := s.State.Waiting; w != nil {
-		switch {
-		case IsImageReason(w.Reason):
-			return &Trouble{TroubleImage, fmt.Sprintf("container %s cannot get its image %s", s.Name, s.Image)}
-		case IsConfigReason(w.Reason):
-			return &Trouble{TroubleConfig, fmt.Sprintf("container %s cannot be made: %s", s.Name, cmp.Or(w.Message, w.Reason))}
-		}
+	text := fmt.Sprintf("container %s keeps ending", s.Name)
+	if last := lastEnd(s); last != nil {
+		text += fmt.Sprintf(", with exit code %d", last.ExitCode)
+	}
+	return &Trouble{TroubleCrash, text}
+}
+
+// keepsEnding tells if a container ended more than once, and not long ago. One restart is nothing: the node may have been
+// restarted.
+func keepsEnding(s corev1.ContainerStatus, now time.Time) bool {
+	if last := lastEnd(s); last != nil && !last.FinishedAt.IsZero() && now.Sub(last.FinishedAt.Time) > memorable {
+		return false
 	}
 	isHeldBack := s.State.Waiting != nil && s.State.Waiting.Reason == "CrashLoopBackOff"
-	last := cmp.Or(s.State.Terminated, s.LastTerminationState.Terminated)
-	if last != nil && !last.FinishedAt.IsZero() && now.Sub(last.FinishedAt.Time) > memorable {
-		return nil
-	}
-	// One restart is nothing: the node may have been restarted.
-	if s.RestartCount < 2 && !isHeldBack {
-		return nil
-	}
-	if last == nil {
-		return &Trouble{TroubleCrash, fmt.Sprintf("container %s keeps ending", s.Name)}
-	}
-	return &Trouble{TroubleCrash, fmt.Sprintf("container %s keeps ending, with exit code %d", s.Name, last.ExitCode)}
+	return s.RestartCount >= 2 || isHeldBack
+}
+
+func lastEnd(s corev1.ContainerStatus) *corev1.ContainerStateTerminated {
+	return cmp.Or(s.State.Terminated, s.LastTerminationState.Terminated)
 }
 
 func conditionOf(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCondition {

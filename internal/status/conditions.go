@@ -124,40 +124,70 @@ func (c scene) isUpdating() bool {
 // too, when nothing more is done.
 func (c scene) progressing() appsv1.StatefulSetCondition {
 	condition := appsv1.StatefulSetCondition{Type: appsv1.StatefulSetProgressing, Status: corev1.ConditionFalse}
-	revision := c.plan.Rollout.Revision
-	done := fmt.Sprintf("revision %s: %d of %d pods", revision, c.updated(), c.plan.Rollout.Wanted)
-	blocked := c.blocked()
-	switch phase := c.plan.Rollout.Phase; {
-	case phase == v1alpha1.RolloutHeld:
-		condition.Reason = ReasonDeadlineExceeded
-		condition.Message = c.since(condition.Type, done+"; no progress within the deadline of the policy, so its rollout is held")
-	case phase == v1alpha1.RolloutRolledBack:
-		condition.Reason = ReasonRolledBack
-		condition.Message = c.since(condition.Type, fmt.Sprintf(
-			"revision %s failed, and pods are back at %s until the template changes", revision, c.next.CurrentRevision))
-	case phase == v1alpha1.RolloutRollingBack:
-		condition.Status, condition.Reason = corev1.ConditionTrue, ReasonRollingBack
-		condition.Message = c.since(condition.Type, fmt.Sprintf("revision %s failed, and pods go back to %s", revision, c.next.CurrentRevision)+
-			prefixed("; ", blocked))
-	case phase == v1alpha1.RolloutPaused && c.isWhole():
-		condition.Reason = ReasonPaused
-		condition.Message = c.since(condition.Type, done+prefixed("; ", c.pause()))
-	case c.isWhole() && c.waitsFor(plan.WaitOnDelete):
-		condition.Reason = ReasonOnDelete
-		condition.Message = done + "; the others wait to be deleted by somebody"
-	case c.isWhole() && blocked == "" && (phase == v1alpha1.RolloutComplete || !c.isUpdating()):
-		condition.Reason, condition.Message = ReasonComplete, done
-		if c.waitsFor(plan.WaitPartition) {
-			condition.Message += "; the others are kept by the partition"
-		}
-	default:
-		condition.Status, condition.Reason = corev1.ConditionTrue, ReasonScaling
-		if c.isUpdating() {
-			condition.Reason = ReasonUpdating
-		}
-		condition.Message = c.since(condition.Type, done+prefixed("; ", blocked))
+	var message string
+	if condition.Reason, message = c.stopped(); condition.Reason == "" {
+		condition.Reason, message = c.finished()
+	}
+	if condition.Reason == "" {
+		condition.Status = corev1.ConditionTrue
+		condition.Reason, message = c.working()
+	}
+	condition.Message = message
+	if condition.Reason != ReasonComplete && condition.Reason != ReasonOnDelete {
+		condition.Message = c.since(condition.Type, message)
 	}
 	return condition
+}
+
+// done tells how much of the rollout is done.
+func (c scene) done() string {
+	return fmt.Sprintf("revision %s: %d of %d pods", c.plan.Rollout.Revision, c.updated(), c.plan.Rollout.Wanted)
+}
+
+// stopped tells why nothing more is done although not all is; empty if something is.
+func (c scene) stopped() (reason, message string) {
+	switch phase := c.plan.Rollout.Phase; {
+	case phase == v1alpha1.RolloutHeld:
+		return ReasonDeadlineExceeded, c.done() + "; no progress within the deadline of the policy, so its rollout is held"
+	case phase == v1alpha1.RolloutRolledBack:
+		return ReasonRolledBack, fmt.Sprintf("revision %s failed, and pods are back at %s until the template changes",
+			c.plan.Rollout.Revision, c.next.CurrentRevision)
+	case c.waitsFor(plan.WaitRecreateDisabled):
+		return string(plan.WaitRecreateDisabled), "the strategy Recreate is switched off, so pods are left as they are"
+	case phase == v1alpha1.RolloutPaused && c.isWhole():
+		return ReasonPaused, c.done() + prefixed("; ", c.pause())
+	default:
+		return "", ""
+	}
+}
+
+// finished tells that nothing is left to do; empty if something is.
+func (c scene) finished() (reason, message string) {
+	switch {
+	case !c.isWhole():
+		return "", ""
+	case c.waitsFor(plan.WaitOnDelete):
+		return ReasonOnDelete, c.done() + "; the others wait to be deleted by somebody"
+	case c.blocked() != "" || c.isUpdating():
+		return "", ""
+	case c.waitsFor(plan.WaitPartition):
+		return ReasonComplete, c.done() + "; the others are kept by the partition"
+	default:
+		return ReasonComplete, c.done()
+	}
+}
+
+// working tells what is being done.
+func (c scene) working() (reason, message string) {
+	switch {
+	case c.plan.Rollout.Phase == v1alpha1.RolloutRollingBack:
+		text := fmt.Sprintf("revision %s failed, and pods go back to %s", c.plan.Rollout.Revision, c.next.CurrentRevision)
+		return ReasonRollingBack, text + prefixed("; ", c.blocked())
+	case c.isUpdating():
+		return ReasonUpdating, c.done() + prefixed("; ", c.blocked())
+	default:
+		return ReasonScaling, c.done() + prefixed("; ", c.blocked())
+	}
 }
 
 // updated counts the pods that have the update revision and serve.
@@ -211,16 +241,7 @@ func (c scene) blocked() string {
 			return w.Sentence()
 		}
 	}
-	pods := map[int]member{}
-	top := -1
-	for _, m := range c.members {
-		if n, ok := ordinal.Of(c.snapshot.Set.Name, m.Name); ok {
-			pods[n] = m
-			if !c.plan.Span.Contains(n) {
-				top = max(top, n)
-			}
-		}
-	}
+	pods, top := c.byOrdinal()
 	for n := range c.plan.Span.All() {
 		if m, ok := pods[n]; !ok || !c.serves(m) {
 			return "waits for pod " + ordinal.PodName(c.snapshot.Set.Name, n) + " to be available"
@@ -232,12 +253,28 @@ func (c scene) blocked() string {
 	return ""
 }
 
+// byOrdinal are the pods, and the highest ordinal of those that are not to run; -1 if there is none.
+func (c scene) byOrdinal() (pods map[int]member, top int) {
+	pods, top = make(map[int]member, len(c.members)), -1
+	for _, m := range c.members {
+		n, ok := ordinal.Of(c.snapshot.Set.Name, m.Name)
+		if !ok {
+			continue
+		}
+		pods[n] = m
+		if !c.plan.Span.Contains(n) {
+			top = max(top, n)
+		}
+	}
+	return pods, top
+}
+
 // isUsual tells if a wait is part of any update or scaling, so that the pod alone tells all.
 func isUsual(reason plan.Reason) bool {
 	switch reason {
 	case plan.WaitStarting, plan.WaitNotReady, plan.WaitNotAvailable, plan.WaitTerminating, plan.WaitFinished, plan.WaitBudget,
 		plan.WaitPartition, plan.WaitOnDelete, plan.WaitVolumes, plan.WaitClaimConflict, plan.WaitPaused, plan.WaitDeadline,
-		plan.WaitRolledBack, plan.WaitLeader, plan.WaitBackoff:
+		plan.WaitRolledBack, plan.WaitLeader, plan.WaitBackoff, plan.WaitBatch:
 		return true
 	default:
 		return false
@@ -264,20 +301,21 @@ func (c scene) refusal() (reason, message string) {
 	if d := find(c.snapshot.Set.Status.Conditions, Degraded); d != nil && d.Reason == ReasonFailedCreate {
 		old = withoutSince(d.Message)
 	}
+	texts := map[string]string{}
 	first := ""
 	for _, o := range c.outcomes {
-		if o.Result != plan.ResultFailed {
-			continue
+		if pod, text := refusalOf(o); pod != "" {
+			texts[pod], first = text, cmp.Or(first, text)
 		}
-		pod, text := refusalOf(o)
-		if pod != "" && strings.HasPrefix(old, refused(pod)) {
-			return ReasonFailedCreate, text
-		}
-		first = cmp.Or(first, text)
 	}
 	for _, w := range c.plan.Waits {
-		if old != "" && w.Reason == plan.WaitBackoff && strings.HasPrefix(old, refused(w.On.Name)) {
-			return ReasonFailedCreate, old
+		if w.Reason == plan.WaitBackoff && old != "" {
+			texts[w.On.Name] = cmp.Or(texts[w.On.Name], old)
+		}
+	}
+	for pod, text := range texts {
+		if isOf(old, pod) {
+			return ReasonFailedCreate, text
 		}
 	}
 	if first == "" {
@@ -286,8 +324,11 @@ func (c scene) refusal() (reason, message string) {
 	return ReasonFailedCreate, first
 }
 
-// refusalOf is the pod that a failed creation is for, and what there is to tell of it.
+// refusalOf is the pod that a failed creation is for, and what there is to tell of it; empty for other outcomes.
 func refusalOf(o plan.Outcome) (pod, text string) {
+	if o.Result != plan.ResultFailed {
+		return "", ""
+	}
 	switch a := o.Action.(type) {
 	case plan.CreatePod:
 		return a.Pod.Name, refused(a.Pod.Name) + ": " + shortened(o.Err.Error())
@@ -358,6 +399,12 @@ func prefixed(prefix, text string) string {
 		return ""
 	}
 	return prefix + text
+}
+
+// isOf tells if a refusal is that of a pod, and not of another whose name begins alike.
+func isOf(text, pod string) bool {
+	rest, ok := strings.CutPrefix(text, refused(pod))
+	return ok && (strings.HasPrefix(rest, ":") || strings.HasPrefix(rest, " "))
 }
 
 func shortened(text string) string {

@@ -329,7 +329,7 @@ func TestConditions(t *testing.T) {
 				})
 			},
 			allAvailable +
-				"Progressing True Scaling: revision NEW: 3 of 3 pods; the set waits: its strategy Recreate is switched off, since 2026-01-01T00:00:06Z\n" +
+				"Progressing False RecreateDisabled: the strategy Recreate is switched off, so pods are left as they are, since 2026-01-01T00:00:06Z\n" +
 				"Degraded True RecreateDisabled: the set waits: its strategy Recreate is switched off, since 2026-01-01T00:00:06Z\n",
 		},
 		"a pod is in trouble": {

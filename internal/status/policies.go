@@ -92,26 +92,7 @@ func setAccepted(next *v1alpha1.StatefulSetPolicyStatus, pol *v1alpha1.StatefulS
 // follow tells how the rollout fares.
 func follow(next *v1alpha1.StatefulSetPolicyStatus, p plan.Plan, now time.Time) {
 	r := p.Rollout
-	second := metav1.NewTime(now.Truncate(time.Second))
-	after := &v1alpha1.RolloutStatus{
-		Revision:          r.Revision,
-		Phase:             r.Phase,
-		Replicas:          int32(r.Wanted),
-		AvailableReplicas: int32(r.Available),
-		LastProgressTime:  metav1.NewTime(r.Since.Truncate(time.Second)),
-	}
-	if before := next.Rollout; before != nil && before.Revision == after.Revision {
-		rests := after.Phase == v1alpha1.RolloutPaused || after.Phase == v1alpha1.RolloutComplete
-		if rests && before.Phase == after.Phase {
-			after.LastProgressTime = before.LastProgressTime
-		}
-		isSame := before.Replicas == after.Replicas && before.Phase != v1alpha1.RolloutComplete
-		if isSame && after.Phase != v1alpha1.RolloutComplete {
-			// A pod that comes and goes is no progress.
-			after.AvailableReplicas = max(after.AvailableReplicas, before.AvailableReplicas)
-		}
-	}
-	next.Rollout = after
+	next.Rollout = progress(next.Rollout, r)
 	if r.Phase == v1alpha1.RolloutComplete && r.Wanted == p.Span.Count {
 		next.CompleteRevision = r.Revision
 	}
@@ -119,6 +100,30 @@ func follow(next *v1alpha1.StatefulSetPolicyStatus, p plan.Plan, now time.Time) 
 	case !r.Failed:
 		next.FailedRevision, next.FailedTime = "", nil
 	case next.FailedRevision != r.Revision:
-		next.FailedRevision, next.FailedTime = r.Revision, &second
+		next.FailedRevision, next.FailedTime = r.Revision, new(metav1.NewTime(now.Truncate(time.Second)))
 	}
+}
+
+// progress is the status of a rollout, after what it was before.
+func progress(before *v1alpha1.RolloutStatus, r plan.Rollout) *v1alpha1.RolloutStatus {
+	after := &v1alpha1.RolloutStatus{
+		Revision:          r.Revision,
+		Phase:             r.Phase,
+		Replicas:          int32(r.Wanted),
+		AvailableReplicas: int32(r.Available),
+		LastProgressTime:  metav1.NewTime(r.Since.Truncate(time.Second)),
+	}
+	if before == nil || before.Revision != after.Revision {
+		return after
+	}
+	rests := after.Phase == v1alpha1.RolloutPaused || after.Phase == v1alpha1.RolloutComplete
+	if rests && before.Phase == after.Phase {
+		after.LastProgressTime = before.LastProgressTime
+	}
+	isSame := before.Replicas == after.Replicas && before.Phase != v1alpha1.RolloutComplete
+	if isSame && after.Phase != v1alpha1.RolloutComplete {
+		// A pod that comes and goes is no progress.
+		after.AvailableReplicas = max(after.AvailableReplicas, before.AvailableReplicas)
+	}
+	return after
 }
