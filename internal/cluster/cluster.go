@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
 	watchtools "k8s.io/client-go/tools/watch"
@@ -182,7 +183,11 @@ func (c *Cluster) startRuntime(ctx context.Context) error {
 
 // startRest starts everything that speaks to the API server.
 func (c *Cluster) startRest(ctx context.Context) error {
-	client, err := c.adminClient()
+	config, err := c.adminConfig()
+	if err != nil {
+		return err
+	}
+	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return err
 	}
@@ -191,7 +196,7 @@ func (c *Cluster) startRest(ctx context.Context) error {
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		if err := bootstrap(ctx, client, c.StorageClasses); err != nil {
+		if err := bootstrap(ctx, config, client, c.StorageClasses); err != nil {
 			return err
 		}
 		inner, ctx := errgroup.WithContext(ctx)
@@ -241,13 +246,13 @@ func (c *Cluster) say(name string, since time.Time) {
 	c.report(fmt.Sprintf("  %-24s ready after %4.1fs   (%4.1fs)", name, time.Since(since).Seconds(), time.Since(c.began).Seconds()))
 }
 
-func (c *Cluster) adminClient() (*kubernetes.Clientset, error) {
+func (c *Cluster) adminConfig() (*rest.Config, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", c.data.Kubeconfig())
 	if err != nil {
 		return nil, fmt.Errorf("read own kubeconfig: %w", err)
 	}
 	config.QPS, config.Burst = 50, 100
-	return kubernetes.NewForConfig(config)
+	return config, nil
 }
 
 // nodeReady waits until the node reports after since that pods can run on it.

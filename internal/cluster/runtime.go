@@ -22,6 +22,13 @@ func (h *host) containerd() (supervise.Process, error) {
 	if _, err := h.writeConfig("cni/10-ordinal.conflist", []byte(cniConfig())); err != nil {
 		return supervise.Process{}, err
 	}
+	spec, err := containerSpec(filepath.Join(h.binDir, layout.StartHook))
+	if err != nil {
+		return supervise.Process{}, err
+	}
+	if _, err := h.writeConfig(specFile, spec); err != nil {
+		return supervise.Process{}, err
+	}
 	file, err := h.writeConfig("containerd.toml", []byte(h.containerdConfig()))
 	if err != nil {
 		return supervise.Process{}, err
@@ -95,6 +102,7 @@ disabled_plugins = [%s]
   netns_mounts_under_state_dir = true
   [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc]
     runtime_type = "io.containerd.runc.v2"
+    base_runtime_spec = %q
     [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
       SystemdCgroup = false
   [plugins."io.containerd.cri.v1.runtime".cni]
@@ -104,7 +112,7 @@ disabled_plugins = [%s]
 `, h.data.Path("containerd"), layout.RunDir+"/containerd", strings.Join(quoted, ", "),
 		layout.ContainerdSocket, layout.ContainerdSocket+".ttrpc",
 		h.data.PKI("loopback.crt"), h.data.PKI("loopback.key"), layout.PauseImage, !h.caps.sysResource,
-		strings.Join(binDirs, ", "), h.data.Config("cni"))
+		h.data.Config(specFile), strings.Join(binDirs, ", "), h.data.Config("cni"))
 }
 
 // cniConfig attaches pods to the bridge that package network makes, with addresses out of the pod network.

@@ -118,7 +118,7 @@ func checkTools(_ context.Context, h *host, _ Options) []Result {
 // checkPrograms looks for what the build puts beside our own binary.
 func checkPrograms(_ context.Context, h *host, o Options) []Result {
 	var missing []string
-	for _, program := range []string{"containerd", "containerd-shim-runc-v2"} {
+	for _, program := range []string{"containerd", "containerd-shim-runc-v2", layout.StartHook} {
 		if !h.executable(path.Join(o.BinDir, program)) {
 			missing = append(missing, program)
 		}
@@ -129,5 +129,5 @@ func checkPrograms(_ context.Context, h *host, o Options) []Result {
 	if len(missing) > 0 {
 		return fail("programs", "make build", "%s: not in %s, where ordinal itself is", strings.Join(missing, ", "), o.BinDir)
 	}
-	return pass("programs", "containerd, its shim and the pause image in %s", o.BinDir)
+	return pass("programs", "containerd, its shim, the start hook and the pause image in %s", o.BinDir)
 }

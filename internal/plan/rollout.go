@@ -53,9 +53,13 @@ func (p *planner) judge() {
 		p.halt(WaitDeadline, v1alpha1.RolloutHeld)
 	default:
 		r.Phase = v1alpha1.RolloutProgressing
-		if p.hasDeadline() {
-			p.lookAgain(r.Since.Add(p.rules.Deadline))
-		}
+		p.lookAgainAtDeadline()
+	}
+}
+
+func (p *planner) lookAgainAtDeadline() {
+	if p.hasDeadline() {
+		p.lookAgain(p.plan.Rollout.Since.Add(p.rules.Deadline))
 	}
 }
 
@@ -203,7 +207,7 @@ func (p *planner) isBetweenBatches() bool {
 		wait.Until = doneAt.Add(time.Duration(*p.rules.Batch.Seconds) * time.Second)
 	}
 	isOver := !wait.Until.IsZero() && !wait.Until.After(p.Now)
-	if isOver || (!p.rules.ResumedAt.IsZero() && !p.rules.ResumedAt.Before(doneAt)) {
+	if isOver || p.rules.IsResumed(doneAt) {
 		return false
 	}
 	p.rollout.stopped = true

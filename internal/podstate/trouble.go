@@ -125,8 +125,10 @@ func IsImageReason(reason string) bool {
 
 // IsConfigReason tells if a container that waits for this reason cannot be made as its spec and the node are.
 func IsConfigReason(reason string) bool {
-	return slices.Contains([]string{"CreateContainerConfigError", "CreateContainerError", "RunContainerError", "PreCreateHookError",
-		"PreStartHookError", "PostStartHookError"}, reason)
+	return slices.Contains([]string{
+		"CreateContainerConfigError", "CreateContainerError", "RunContainerError", "PreCreateHookError", "PreStartHookError",
+		"PostStartHookError",
+	}, reason)
 }
 
 // memorable is how long the end of a container is a sign that it keeps ending.

@@ -81,6 +81,11 @@ func (r Rules) Range(set *appsv1.StatefulSet) ordinal.Range {
 	return ordinal.RangeOf(set, r.Reserved...)
 }
 
+// IsResumed tells if somebody asked for the next batch after the last was done.
+func (r Rules) IsResumed(doneAt time.Time) bool {
+	return !r.ResumedAt.IsZero() && !r.ResumedAt.Before(doneAt)
+}
+
 // Check tells why a policy cannot be obeyed although the API server accepted it; nil if it can.
 func Check(p *v1alpha1.StatefulSetPolicy) error {
 	_, err := read(p)
@@ -89,10 +94,10 @@ func Check(p *v1alpha1.StatefulSetPolicy) error {
 
 func read(p *v1alpha1.StatefulSetPolicy) (Rules, error) {
 	r := Rules{Policy: p, Failed: p.Status.FailedRevision}
-	if err := r.readScaling(p.Spec.Scaling); err != nil {
+	if err := readScaling(&r, p.Spec.Scaling); err != nil {
 		return r, err
 	}
-	if err := r.readRollout(p.Spec.Rollout); err != nil {
+	if err := readRollout(&r, p.Spec.Rollout); err != nil {
 		return r, err
 	}
 	var err error
@@ -108,7 +113,7 @@ func read(p *v1alpha1.StatefulSetPolicy) (Rules, error) {
 	return r, nil
 }
 
-func (r *Rules) readScaling(s *v1alpha1.ScalingPolicy) error {
+func readScaling(r *Rules, s *v1alpha1.ScalingPolicy) error {
 	if s == nil {
 		return nil
 	}
@@ -126,7 +131,7 @@ func (r *Rules) readScaling(s *v1alpha1.ScalingPolicy) error {
 	return nil
 }
 
-func (r *Rules) readRollout(s *v1alpha1.RolloutPolicy) error {
+func readRollout(r *Rules, s *v1alpha1.RolloutPolicy) error {
 	if s == nil {
 		return nil
 	}

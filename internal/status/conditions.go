@@ -155,7 +155,7 @@ func (c scene) stopped() (reason, message string) {
 	case c.waitsFor(plan.WaitRecreateDisabled):
 		return string(plan.WaitRecreateDisabled), "the strategy Recreate is switched off, so pods are left as they are"
 	case phase == v1alpha1.RolloutPaused && c.isWhole():
-		return ReasonPaused, c.done() + prefixed("; ", c.pause())
+		return ReasonPaused, c.done() + then(c.pause())
 	default:
 		return "", ""
 	}
@@ -182,11 +182,11 @@ func (c scene) working() (reason, message string) {
 	switch {
 	case c.plan.Rollout.Phase == v1alpha1.RolloutRollingBack:
 		text := fmt.Sprintf("revision %s failed, and pods go back to %s", c.plan.Rollout.Revision, c.next.CurrentRevision)
-		return ReasonRollingBack, text + prefixed("; ", c.blocked())
+		return ReasonRollingBack, text + then(c.blocked())
 	case c.isUpdating():
-		return ReasonUpdating, c.done() + prefixed("; ", c.blocked())
+		return ReasonUpdating, c.done() + then(c.blocked())
 	default:
-		return ReasonScaling, c.done() + prefixed("; ", c.blocked())
+		return ReasonScaling, c.done() + then(c.blocked())
 	}
 }
 
@@ -394,11 +394,12 @@ func cutLast(s, separator string) (before, after string, found bool) {
 	return s, "", false
 }
 
-func prefixed(prefix, text string) string {
+// then is a text as the second part of a message.
+func then(text string) string {
 	if text == "" {
 		return ""
 	}
-	return prefix + text
+	return "; " + text
 }
 
 // isOf tells if a refusal is that of a pod, and not of another whose name begins alike.

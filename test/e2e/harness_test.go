@@ -72,7 +72,7 @@ func prepare(ctx context.Context) error {
 	}
 	suite.bin = filepath.Join(root, "bin")
 	suite.alive = map[*cluster]string{}
-	for _, name := range []string{"ordinal", "containerd", "containerd-shim-runc-v2", "pause.tar", "visits.tar"} {
+	for _, name := range []string{"ordinal", "containerd", "containerd-shim-runc-v2", "atmostone", "pause.tar", "visits.tar"} {
 		if _, err := os.Stat(filepath.Join(suite.bin, name)); err != nil {
 			return fmt.Errorf("bin/%s is missing: run make build first", name)
 		}
@@ -111,7 +111,7 @@ func moduleRoot() (string, error) {
 func buildImages(ctx context.Context, root, dir string) ([]string, error) {
 	archives := []string{filepath.Join(suite.bin, "visits.tar")}
 	missing := false
-	for _, name := range []string{"busybox.tar", "nginx.tar", "nginx-1.17.tar"} {
+	for _, name := range []string{"busybox.tar", "nginx.tar", "nginx-1.17.tar", "redis.tar"} {
 		archives = append(archives, filepath.Join(dir, name))
 		missing = missing || !exists(filepath.Join(dir, name))
 	}

@@ -39,6 +39,8 @@ const (
 	PauseImage = "ordinal.dev/pause:1"
 	// PauseArchive is the file beside the binary that holds PauseImage.
 	PauseArchive = "pause.tar"
+	// StartHook is the program beside the binary that the container runtime runs before each container starts.
+	StartHook = "atmostone"
 
 	// DefaultAPIPort is the API server's port on loopback and on the bridge.
 	DefaultAPIPort = 6443
