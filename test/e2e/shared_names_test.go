@@ -136,7 +136,7 @@ func TestNamesAtTheirLimits(t *testing.T) { //nolint:tparallel // tests on the s
 // label is a label value that stands for a name.
 func label(name string) string { return fmt.Sprintf("%.3s-%d", strings.ToLower(name), len(name)) }
 
-var limit = regexp.MustCompile(`(?i)must be no more than|must not be more than|may not be more than|must consist of|too long|Invalid value`)
+var limit = regexp.MustCompile(`(?i)must be no more than|must not be more than|may not be more than|must consist of|too long|Invalid value|at most [0-9]+|is no host name`)
 
 // outcome applies a set of one and tells what becomes of it, and what is said about it.
 func (s *space) outcome(set *appsv1.StatefulSet) (what, why string) {
