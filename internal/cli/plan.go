@@ -10,7 +10,6 @@ import (
 	"io"
 
 	"github.com/spf13/cobra"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
 	appsdefaults "k8s.io/kubernetes/pkg/apis/apps/v1"
 	"sigs.k8s.io/yaml"
 
@@ -27,7 +26,7 @@ type planOptions struct {
 
 func newPlanCommand(shared *globals) *cobra.Command {
 	o := &planOptions{}
-	connection := &connectionFlags{ConfigFlags: genericclioptions.NewConfigFlags(true), shared: shared}
+	connection := newConnectionFlags(shared)
 	cmd := &cobra.Command{
 		Use:   "plan (-f FILE... | sts/NAME...)",
 		Short: "Tell what an edit of StatefulSets would do, pod by pod and claim by claim",
