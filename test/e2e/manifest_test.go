@@ -21,6 +21,7 @@ const (
 	busyboxImage = "busybox:1.28.3"
 	image        = "nginx:1.16"
 	newImage     = "nginx:1.17"
+	redisImage   = "redis:7.0"
 )
 
 // className is the storage class that the walk-through's claims name and that nobody defines.

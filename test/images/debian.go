@@ -33,8 +33,9 @@ type debianPackage struct {
 
 func (p debianPackage) path() string { return filepath.Join(p.dir, p.file) }
 
-// followed are the dependencies that count for an image: libraries, and the parts of nginx. The rest is for installing a package on a host.
-var followed = regexp.MustCompile(`^(z?lib|nginx)`)
+// followed are the dependencies that count for an image: libraries, and the parts of nginx and redis. The rest is for installing a package
+// on a host.
+var followed = regexp.MustCompile(`^(z?lib|nginx|redis)`)
 
 // resolve finds the packages that the named ones need, in the versions that the host's package sources offer now.
 func resolve(ctx context.Context, dir string, names ...string) ([]debianPackage, error) {

@@ -189,6 +189,13 @@ func TestNginxNeedsItsPackages(t *testing.T) {
 	}
 }
 
+func TestRedisNeedsItsPackages(t *testing.T) {
+	packages := tree{"usr/bin/redis-server": {Path: "usr/bin/redis-server", Mode: fs.ModeSymlink, Link: "redis-check-rdb"}}
+	if _, err := redisFiles(packages); err == nil || !strings.Contains(err.Error(), "redis-check-rdb") {
+		t.Errorf("redisFiles = %v, want what is missing", err)
+	}
+}
+
 func TestUpToDate(t *testing.T) {
 	dir := t.TempDir()
 	inputs := []string{"recipe 1", "a.deb 2"}

@@ -6,9 +6,9 @@
 //
 //	go run ./test/images -out DIR
 //
-// It writes busybox.tar (busybox:1.28.3), nginx.tar (nginx:1.16) and nginx-1.17.tar (nginx:1.17, the same but for a label). The tags are
-// those that the tests' manifests ask for; the programs are of the versions that the distribution has. When nothing that goes into the
-// archives has changed, it leaves them as they are.
+// It writes busybox.tar (busybox:1.28.3), nginx.tar (nginx:1.16), nginx-1.17.tar (nginx:1.17, the same but for a label) and redis.tar
+// (redis:7.0). The tags are those that the tests' manifests ask for; the programs are of the versions that the distribution has. When
+// nothing that goes into the archives has changed, it leaves them as they are.
 package main
 
 import (
@@ -71,7 +71,7 @@ func update(ctx context.Context, out io.Writer, dir string) error {
 		return err
 	}
 	// Not busybox-static: its shell runs its own applets whatever lies in PATH, so our nslookup would not be found.
-	found, err := resolve(ctx, cache, "busybox", "nginx")
+	found, err := resolve(ctx, cache, "busybox", "nginx", "redis-server")
 	if err != nil && upToDate(dir, own) {
 		fmt.Fprintf(out, "test images: kept as they are (%v)\n", err)
 		return nil
@@ -104,25 +104,30 @@ func build(ctx context.Context, dir string, packages []debianPackage, nslookup [
 	if err != nil {
 		return err
 	}
-	server, err := nginxFiles(files)
-	if err != nil {
-		return err
-	}
 	for _, a := range archives() {
-		spec := a.spec
-		spec.Files = slices.Concat(baseFiles(), shell)
-		if a.nginx {
-			spec.Files = union(spec.Files, server)
-		}
-		img, err := image.Build(spec)
-		if err != nil {
+		if err := a.write(dir, slices.Concat(baseFiles(), shell), files); err != nil {
 			return fmt.Errorf("build %s: %w", a.ref, err)
-		}
-		if err := image.WriteArchive(filepath.Join(dir, a.file), a.ref, img); err != nil {
-			return err
 		}
 	}
 	return nil
+}
+
+// write writes one archive, of these files and those of its server.
+func (a archive) write(dir string, files []image.File, packages tree) error {
+	spec := a.spec
+	spec.Files = files
+	if a.server != nil {
+		server, err := a.server(packages)
+		if err != nil {
+			return err
+		}
+		spec.Files = union(files, server)
+	}
+	img, err := image.Build(spec)
+	if err != nil {
+		return err
+	}
+	return image.WriteArchive(filepath.Join(dir, a.file), a.ref, img)
 }
 
 // union is both lists' files; both come from the same packages, and what is in both is the same.

@@ -18,17 +18,18 @@ import (
 
 // archive is one image to be built.
 type archive struct {
-	file  string
-	ref   string
-	nginx bool
-	spec  image.Spec
+	file string
+	ref  string
+	// server gives the files of the server that the image has beside busybox; nil for none.
+	server func(packages tree) ([]image.File, error)
+	spec   image.Spec
 }
 
 func archives() []archive {
 	env := []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
 	nginx := func(version string) archive {
 		return archive{
-			file: "nginx-" + version + ".tar", ref: "nginx:" + version, nginx: true,
+			file: "nginx-" + version + ".tar", ref: "nginx:" + version, server: nginxFiles,
 			spec: image.Spec{
 				Cmd: []string{"nginx", "-g", "daemon off;"},
 				Env: env,
@@ -43,6 +44,7 @@ func archives() []archive {
 		{file: "busybox.tar", ref: "busybox:1.28.3", spec: image.Spec{Cmd: []string{"sh"}, Env: env}},
 		first,
 		nginx("1.17"),
+		{file: "redis.tar", ref: "redis:7.0", server: redisFiles, spec: image.Spec{Cmd: []string{"redis-server"}, Env: env}},
 	}
 }
 
@@ -166,4 +168,22 @@ func nginxFiles(packages tree) ([]image.File, error) {
 	}
 	libraries, err := packages.librariesOf(packages["usr/sbin/nginx"])
 	return append(files, libraries...), err
+}
+
+// redisFiles are redis, its command line, and their libraries. There is no configuration: redis keeps its data in the directory in
+// which it is started, and its arguments say the rest.
+func redisFiles(packages tree) ([]image.File, error) {
+	var files []image.File
+	for _, name := range []string{"usr/bin/redis-server", "usr/bin/redis-cli"} {
+		chain, err := packages.follow(name)
+		if err != nil {
+			return nil, fmt.Errorf("redis: %w", err)
+		}
+		libraries, err := packages.librariesOf(chain[len(chain)-1])
+		if err != nil {
+			return nil, err
+		}
+		files = union(files, append(chain, libraries...))
+	}
+	return files, nil
 }
