@@ -254,6 +254,9 @@ type StatefulSetPolicyStatus struct {
 	// failedTime is when that rollout failed. An annotation ordinal.dev/retry-at that is not earlier lets it be tried again.
 	// +optional
 	FailedTime *metav1.Time `json:"failedTime,omitempty"`
+	// failedMessage is what kept it from going on when it failed.
+	// +optional
+	FailedMessage string `json:"failedMessage,omitempty"`
 }
 
 // RolloutPhase is how a rollout fares.

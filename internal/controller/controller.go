@@ -11,6 +11,8 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
@@ -217,7 +219,9 @@ func (c *Controller) failureOf(outcomes []plan.Outcome) error {
 	for _, o := range outcomes {
 		switch o.Result {
 		case plan.ResultFailed:
-			if c.memories.strict || !isCreation(o.Action) {
+			// What a namespace that is being deleted refuses, it will refuse until the set has gone with it.
+			isEnding := apierrors.HasStatusCause(o.Err, corev1.NamespaceTerminatingCause)
+			if !isEnding && (c.memories.strict || !isCreation(o.Action)) {
 				return fmt.Errorf("%s: %w", o.Action, o.Err)
 			}
 		case plan.ResultConflict:

@@ -150,8 +150,8 @@ func (c scene) stopped() (reason, message string) {
 	case phase == v1alpha1.RolloutHeld:
 		return ReasonDeadlineExceeded, c.done() + "; no progress within the deadline of the policy, so its rollout is held"
 	case phase == v1alpha1.RolloutRolledBack:
-		return ReasonRolledBack, fmt.Sprintf("revision %s failed, and pods are back at %s until the template changes",
-			c.plan.Rollout.Revision, c.next.CurrentRevision)
+		return ReasonRolledBack, fmt.Sprintf("revision %s failed (%s), and pods are back at %s until the template changes",
+			c.plan.Rollout.Revision, failure(c.snapshot, c.plan), c.next.CurrentRevision)
 	case c.waitsFor(plan.WaitRecreateDisabled):
 		return string(plan.WaitRecreateDisabled), "the strategy Recreate is switched off, so pods are left as they are"
 	case phase == v1alpha1.RolloutPaused && c.isWhole():
@@ -181,7 +181,8 @@ func (c scene) finished() (reason, message string) {
 func (c scene) working() (reason, message string) {
 	switch {
 	case c.plan.Rollout.Phase == v1alpha1.RolloutRollingBack:
-		text := fmt.Sprintf("revision %s failed, and pods go back to %s", c.plan.Rollout.Revision, c.next.CurrentRevision)
+		text := fmt.Sprintf("revision %s failed (%s), and pods go back to %s",
+			c.plan.Rollout.Revision, failure(c.snapshot, c.plan), c.next.CurrentRevision)
 		return ReasonRollingBack, text + then(c.blocked())
 	case c.isUpdating():
 		return ReasonUpdating, c.done() + then(c.blocked())
@@ -284,7 +285,7 @@ func isUsual(reason plan.Reason) bool {
 // degraded tells the first thing that needs a look.
 func (c scene) degraded() appsv1.StatefulSetCondition {
 	condition := appsv1.StatefulSetCondition{Type: Degraded, Status: corev1.ConditionFalse, Reason: ReasonAsExpected}
-	for _, find := range []func() (string, string){c.refusal, c.obstacle, c.trouble} {
+	for _, find := range []func() (string, string){c.refusal, c.obstacle, c.trouble, c.failedRollout} {
 		if reason, message := find(); reason != "" {
 			condition.Status, condition.Reason = corev1.ConditionTrue, reason
 			condition.Message = c.since(Degraded, message)
@@ -348,10 +349,19 @@ func (c scene) obstacle() (reason, message string) {
 	for _, w := range c.plan.Waits {
 		switch w.Reason {
 		case plan.WaitBadSelector, plan.WaitBadTemplate, plan.WaitBadRevision, plan.WaitBadName, plan.WaitNameTaken,
-			plan.WaitClaimShared, plan.WaitPolicyConflict, plan.WaitRecreateDisabled, plan.WaitClaimTerminating, plan.WaitBackoff,
-			plan.WaitDeadline, plan.WaitRolledBack:
+			plan.WaitClaimShared, plan.WaitPolicyConflict, plan.WaitRecreateDisabled, plan.WaitClaimTerminating, plan.WaitBackoff:
 			return string(w.Reason), w.Sentence()
 		default:
+		}
+	}
+	return "", ""
+}
+
+// failedRollout tells of a rollout that failed, where no pod shows why.
+func (c scene) failedRollout() (reason, message string) {
+	for _, w := range c.plan.Waits {
+		if w.Reason == plan.WaitDeadline || w.Reason == plan.WaitRolledBack {
+			return string(w.Reason), w.Sentence()
 		}
 	}
 	return "", ""

@@ -147,6 +147,30 @@ func TestConditions(t *testing.T) {
 				"Progressing False OnDelete: revision NEW: 0 of 3 pods; the others wait to be deleted by somebody\n" +
 				asExpected,
 		},
+		"on delete, and a pod is missing": {
+			func(w *sim.World) {
+				w.Edit(func(s *appsv1.StatefulSet) {
+					image("two")(s)
+					s.Spec.UpdateStrategy = appsv1.StatefulSetUpdateStrategy{Type: appsv1.OnDeleteStatefulSetStrategyType}
+				})
+				w.Kill("web-1")
+			},
+			"Available True EnoughAvailable: 2 of 3 pods are available\n" +
+				"Progressing True Updating: revision NEW: 0 of 3 pods; waits for pod web-1 to be available, since 2026-01-01T00:00:06Z\n" +
+				asExpected,
+		},
+		"an update of pods that are missing": {
+			func(w *sim.World) {
+				w.Edit(func(s *appsv1.StatefulSet) {
+					s.Spec.UpdateStrategy.RollingUpdate.Partition = new(int32(2))
+					image("two")(s)
+				})
+				delete(w.Pods, "web-2")
+			},
+			"Available True EnoughAvailable: 2 of 3 pods are available\n" +
+				"Progressing True Updating: revision NEW: 0 of 1 pods; waits for pod web-2 to be available, since 2026-01-01T00:00:06Z\n" +
+				asExpected,
+		},
 		"kept by the partition": {
 			func(w *sim.World) {
 				w.Edit(func(s *appsv1.StatefulSet) {
@@ -218,8 +242,23 @@ func TestConditions(t *testing.T) {
 				w.Now = w.Now.Add(time.Second)
 			},
 			"Available True EnoughAvailable: 2 of 3 pods are available\n" +
-				"Progressing True RollingBack: revision NEW failed, and pods go back to OLD; waits for pod web-2 to be available, since 2026-01-01T00:00:36Z\n" +
+				"Progressing True RollingBack: revision NEW failed (no progress for 30s), and pods go back to OLD; waits for pod web-2 to be available, since 2026-01-01T00:00:36Z\n" +
 				"Degraded True RolledBack: the set waits: its rollout failed, and its template is not tried again until it changes, since 2026-01-01T00:00:36Z\n",
+		},
+		"undone while it is rolled back": {
+			func(w *sim.World) {
+				obey(w, "a", deadline(30, v1alpha1.RollBack))
+				w.Fate = badIsStuck
+				w.Edit(image("bad"))
+				w.Sync()
+				w.Now = w.Now.Add(30 * time.Second)
+				rest(w)
+				w.Advance()
+				w.Edit(image("one"))
+			},
+			"Available True EnoughAvailable: 2 of 3 pods are available\n" +
+				"Progressing True Updating: revision NEW: 2 of 3 pods; waits for pod web-2 to be available, since 2026-01-01T00:00:36Z\n" +
+				asExpected,
 		},
 		"rolled back": {
 			func(w *sim.World) {
@@ -230,7 +269,7 @@ func TestConditions(t *testing.T) {
 				}
 			},
 			allAvailable +
-				"Progressing False RolledBack: revision NEW failed, and pods are back at OLD until the template changes, since 2026-01-01T00:00:39Z\n" +
+				"Progressing False RolledBack: revision NEW failed (no progress for 30s), and pods are back at OLD until the template changes, since 2026-01-01T00:00:39Z\n" +
 				"Degraded True RolledBack: the set waits: its rollout failed, and its template is not tried again until it changes, since 2026-01-01T00:00:36Z\n",
 		},
 		"two policies": {
@@ -397,39 +436,53 @@ func TestSince(t *testing.T) {
 
 // While pods that are refused wait to be tried again, the first refusal is told on, and a further one is the same news.
 func TestRefusalIsTold(t *testing.T) {
-	w := settled(t, withoutClaims)
-	w.Edit(func(s *appsv1.StatefulSet) { s.Spec.PodManagementPolicy = appsv1.ParallelPodManagement })
-	delete(w.Pods, "web-1")
-	delete(w.Pods, "web-2")
-	refuse[plan.CreatePod](w, "no "+strings.Repeat("x", 600))
-	first, later := "", w.Now.Add(time.Hour)
-	for i, after := range []map[string]time.Time{
-		nil, {"web-1": later, "web-2": later}, {"web-1": later}, {"web-1": later, "web-2": later}, nil,
-	} {
-		s := w.Snapshot()
-		s.CreateAfter = after
-		p := plan.Make(s)
-		set := w.Set.DeepCopy()
-		set.Status, _ = status.Settle(s, p, w.Apply(p))
-		w.Set = set
-		w.Now = w.Now.Add(time.Second)
-		got := tell(set.Status)
-		if i == 0 {
-			first = got
-		}
-		if got != first {
-			t.Errorf("after %d syncs, conditions are\n%sinstead of\n%s", i, got, first)
-		}
+	tests := map[string]struct {
+		change func(*appsv1.StatefulSet)
+		refuse func(*sim.World, string)
+		want   string
+	}{
+		"of pods":   {withoutClaims, refuse[plan.CreatePod], "pod web-1 is refused: no "},
+		"of claims": {func(*appsv1.StatefulSet) {}, refuse[plan.CreateClaim], "pod web-1 is refused for want of claim data-web-1: no "},
 	}
-	want := "Degraded True FailedCreate: pod web-1 is refused: no " + strings.Repeat("x", 509) + "…, since 2026-01-01T00:00:06Z\n"
-	if !strings.HasSuffix(first, want) {
-		t.Errorf("conditions are\n%swant\n%s", first, want)
-	}
-	w.Refuse = nil
-	for w.Sync() || w.Advance() {
-	}
-	if got := tell(w.Set.Status); got != allAvailable+complete+asExpected {
-		t.Errorf("once it is accepted, conditions are\n%s", got)
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			w := settled(t, test.change)
+			w.Edit(func(s *appsv1.StatefulSet) { s.Spec.PodManagementPolicy = appsv1.ParallelPodManagement })
+			for _, name := range []string{"web-1", "web-2"} {
+				delete(w.Pods, name)
+				delete(w.Claims, "data-"+name)
+			}
+			test.refuse(w, "no "+strings.Repeat("x", 600))
+			first, later := "", w.Now.Add(time.Hour)
+			for i, after := range []map[string]time.Time{
+				nil, {"web-1": later, "web-2": later}, {"web-1": later}, {"web-1": later, "web-2": later}, nil,
+			} {
+				s := w.Snapshot()
+				s.CreateAfter = after
+				p := plan.Make(s)
+				set := w.Set.DeepCopy()
+				set.Status, _ = status.Settle(s, p, w.Apply(p))
+				w.Set = set
+				w.Now = w.Now.Add(time.Second)
+				got := tell(set.Status)
+				if i == 0 {
+					first = got
+				}
+				if got != first {
+					t.Errorf("after %d syncs, conditions are\n%sinstead of\n%s", i, got, first)
+				}
+			}
+			want := "Degraded True FailedCreate: " + test.want + strings.Repeat("x", 509) + "…, since 2026-01-01T00:00:06Z\n"
+			if !strings.HasSuffix(first, want) {
+				t.Errorf("conditions are\n%swant\n%s", first, want)
+			}
+			w.Refuse = nil
+			for w.Sync() || w.Advance() {
+			}
+			if got := tell(w.Set.Status); got != allAvailable+complete+asExpected {
+				t.Errorf("once it is accepted, conditions are\n%s", got)
+			}
+		})
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/ordinal-dev/ordinal/api/v1alpha1"
 	"github.com/ordinal-dev/ordinal/internal/plan"
+	"github.com/ordinal-dev/ordinal/internal/podstate"
 	"github.com/ordinal-dev/ordinal/internal/policy"
 )
 
@@ -30,7 +31,7 @@ func Policies(s plan.Snapshot, p plan.Plan, outcomes []plan.Outcome) []PolicySta
 		next := pol.Status.DeepCopy()
 		accept(next, s, pol)
 		if known && len(s.Policies) == 1 && policy.Check(pol) == nil {
-			follow(next, p, s.Now)
+			follow(next, s, p)
 		}
 		changed = appendChanged(changed, pol, next)
 	}
@@ -42,7 +43,7 @@ func Orphaned(policies []*v1alpha1.StatefulSetPolicy, now time.Time) []PolicySta
 	var changed []PolicyStatus
 	for _, pol := range policies {
 		next := pol.Status.DeepCopy()
-		next.Rollout, next.CompleteRevision, next.FailedRevision, next.FailedTime = nil, "", "", nil
+		next.Rollout, next.CompleteRevision, next.FailedRevision, next.FailedTime, next.FailedMessage = nil, "", "", nil, ""
 		setAccepted(next, pol, now, metav1.ConditionFalse, v1alpha1.ReasonTargetNotFound,
 			fmt.Sprintf("there is no StatefulSet %s in namespace %s", pol.Spec.TargetRef.Name, pol.Namespace))
 		changed = appendChanged(changed, pol, next)
@@ -90,7 +91,7 @@ func setAccepted(next *v1alpha1.StatefulSetPolicyStatus, pol *v1alpha1.StatefulS
 }
 
 // follow tells how the rollout fares.
-func follow(next *v1alpha1.StatefulSetPolicyStatus, p plan.Plan, now time.Time) {
+func follow(next *v1alpha1.StatefulSetPolicyStatus, s plan.Snapshot, p plan.Plan) {
 	r := p.Rollout
 	next.Rollout = progress(next.Rollout, r)
 	if r.Phase == v1alpha1.RolloutComplete && r.Wanted == p.Span.Count {
@@ -98,10 +99,28 @@ func follow(next *v1alpha1.StatefulSetPolicyStatus, p plan.Plan, now time.Time) 
 	}
 	switch {
 	case !r.Failed:
-		next.FailedRevision, next.FailedTime = "", nil
+		next.FailedRevision, next.FailedTime, next.FailedMessage = "", nil, ""
 	case next.FailedRevision != r.Revision:
-		next.FailedRevision, next.FailedTime = r.Revision, new(metav1.NewTime(now.Truncate(time.Second)))
+		next.FailedMessage = failure(s, p)
+		next.FailedRevision, next.FailedTime = r.Revision, new(metav1.NewTime(s.Now.Truncate(time.Second)))
 	}
+}
+
+// failure tells why a rollout that has failed did not go on: what the policy remembers of it, or else what is wrong now.
+func failure(s plan.Snapshot, p plan.Plan) string {
+	for _, pol := range s.Policies {
+		if before := pol.Status; before.FailedRevision == p.Rollout.Revision && before.FailedMessage != "" {
+			return before.FailedMessage
+		}
+	}
+	text := "no progress for " + policy.Of(s.Policies).Deadline.String()
+	for _, pod := range p.Members {
+		t := podstate.TroubleOf(pod, s.Now)
+		if t != nil && podstate.Revision(pod) == p.Rollout.Revision {
+			return text + "; pod " + pod.Name + ": " + shortened(t.Message)
+		}
+	}
+	return text
 }
 
 // progress is the status of a rollout, after what it was before.

@@ -5,6 +5,7 @@ package status_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -319,5 +320,95 @@ func TestPolicyOfAnUnknownRollout(t *testing.T) {
 	w.Sync()
 	if got := record(w, w.Now); got != before {
 		t.Errorf("without a revision, the policy tells %s, not %s", got, before)
+	}
+}
+
+// A set that goes amid a rollout keeps what its policy tells of it: nothing is done any more.
+func TestPolicyOfASetThatGoes(t *testing.T) {
+	w := settled(t)
+	obey(w, "a", deadline(30, v1alpha1.Hold))
+	rest(w)
+	begin := w.Now
+	w.Edit(image("two"))
+	w.Sync()
+	before := record(w, begin)
+	w.Edit(func(s *appsv1.StatefulSet) { s.DeletionTimestamp = &metav1.Time{Time: w.Now} })
+	w.Now = w.Now.Add(time.Hour)
+	rest(w)
+	if got := record(w, begin); got != before {
+		t.Errorf("the policy tells %s, not %s", got, before)
+	}
+}
+
+// Where the template cannot be recorded, nothing is known of its rollout.
+func TestPolicyOfAnUnrecordedTemplate(t *testing.T) {
+	w := settled(t)
+	obey(w, "a", deadline(30, v1alpha1.Hold))
+	rest(w)
+	s := w.Snapshot()
+	if next := status.Policies(s, plan.Plan{Members: s.Pods}, nil); len(next) > 0 {
+		t.Errorf("written is %+v", next[0].Status.Rollout)
+	}
+}
+
+// When a pod of another revision turns up after completion, its replacement is progress.
+func TestCompletionEndsWithAnOutdatedPod(t *testing.T) {
+	w := settled(t)
+	obey(w, "a", deadline(30, v1alpha1.Hold))
+	rest(w)
+	begin := w.Now
+	w.Change("web-1", revise("old"))
+	want := []string{"NEW Progressing 2/3 since 0s, complete NEW", "NEW Complete 3/3 since 3s, complete NEW"}
+	if got := records(t, w); lines(got) != lines(want) {
+		t.Errorf("after %s, the policy tells\n%q\nwant\n%q", w.Now.Sub(begin), got, want)
+	}
+}
+
+// What kept a rollout from going on when it failed is still told when its pods are long gone.
+func TestFailureIsRemembered(t *testing.T) {
+	w := settled(t)
+	w.AddPolicy(&v1alpha1.StatefulSetPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: w.Set.Namespace},
+		Spec: v1alpha1.StatefulSetPolicySpec{
+			TargetRef: v1alpha1.TargetRef{Name: w.Set.Name},
+			Rollout:   &v1alpha1.RolloutPolicy{ProgressDeadlineSeconds: new(int32(30)), OnDeadline: v1alpha1.RollBack},
+		},
+	})
+	w.Fate = func(p *corev1.Pod) sim.Fate {
+		if p.Spec.Containers[0].Image == "two" {
+			return sim.Stuck
+		}
+		return sim.Good
+	}
+	w.Edit(func(s *appsv1.StatefulSet) { s.Spec.Template.Spec.Containers[0].Image = "two" })
+	w.Observe = func(plan.Plan, []plan.Outcome) {
+		for name, p := range w.Pods {
+			if p.Spec.Containers[0].Image != "two" || len(p.Status.ContainerStatuses) > 0 {
+				continue
+			}
+			waiting := corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull"}}
+			w.Change(name, func(p *corev1.Pod) {
+				p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", Image: "two", State: waiting}}
+			})
+		}
+	}
+	if err := w.Settle(); err != nil {
+		t.Fatal(err)
+	}
+	const want = "no progress for 30s; pod web-2: container main cannot get its image two"
+	if got := w.Policies["a"].Status.FailedMessage; got != want {
+		t.Errorf("the policy says %q", got)
+	}
+	at := slices.IndexFunc(w.Set.Status.Conditions, func(c appsv1.StatefulSetCondition) bool { return c.Type == "Progressing" })
+	if got := w.Set.Status.Conditions[at]; got.Reason != status.ReasonRolledBack || !strings.Contains(got.Message, want) {
+		t.Errorf("the set says %s: %s", got.Reason, got.Message)
+	}
+	// Another template is another rollout.
+	w.Edit(func(s *appsv1.StatefulSet) { s.Spec.Template.Spec.Containers[0].Image = "three" })
+	if err := w.Settle(); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.Policies["a"].Status; got.FailedMessage != "" || got.Rollout.Phase != v1alpha1.RolloutComplete {
+		t.Errorf("then the policy says %+v", got)
 	}
 }
