@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/ordinal-dev/ordinal/api/v1alpha1"
+	"github.com/ordinal-dev/ordinal/internal/ordinal"
 	"github.com/ordinal-dev/ordinal/internal/podstate"
 )
 
@@ -73,13 +75,32 @@ func (s Subject) marks(name string) []string {
 	return marks
 }
 
-// PrintHistory writes a table.
+// PrintHistory writes a table. Pods are told by their ordinals, so that it stays narrow.
 func PrintHistory(w io.Writer, rows []Revision) error {
 	table := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
 	_, _ = fmt.Fprintln(table, "REVISION\tNAME\tAGE\tSTATE\tPODS\tCHANGE-CAUSE")
 	for _, r := range rows {
 		_, _ = fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%s\n", r.Number, r.Name, duration.HumanDuration(r.Age),
-			cmp.Or(strings.Join(r.Marks, ","), "-"), cmp.Or(join(r.Pods), "-"), cmp.Or(r.Cause, "<none>"))
+			cmp.Or(strings.Join(r.Marks, ","), "-"), cmp.Or(ordinals(r.Pods), "-"), cmp.Or(r.Cause, "<none>"))
 	}
 	return table.Flush()
+}
+
+// ordinals are those of the pods, as runs: 0-2, 5.
+func ordinals(pods []string) string {
+	var all []ordinal.Interval
+	for _, name := range pods {
+		if p, ok := ordinal.ParsePod(name); ok {
+			all = append(all, ordinal.Interval{First: p.Ordinal, Last: p.Ordinal})
+		}
+	}
+	var runs []string
+	for _, i := range ordinal.Merge(all) {
+		run := strconv.Itoa(i.First)
+		if i.Last > i.First {
+			run += "-" + strconv.Itoa(i.Last)
+		}
+		runs = append(runs, run)
+	}
+	return strings.Join(runs, ",")
 }

@@ -287,10 +287,10 @@ func TestHistory(t *testing.T) {
 		t.Fatal(err)
 	}
 	const want = `
-REVISION   NAME       AGE    STATE     PODS              CHANGE-CAUSE
-1          web-0bad   3h     failed    -                 <none>
-2          web-1aaa   120m   current   web-0             because
-3          web-2bbb   60m    update    web-1 and web-2   <none>
+REVISION   NAME       AGE    STATE     PODS   CHANGE-CAUSE
+1          web-0bad   3h     failed    -      <none>
+2          web-1aaa   120m   current   0      because
+3          web-2bbb   60m    update    1-2    <none>
 `
 	if got := out.String(); got != want[1:] {
 		t.Errorf("got\n%s\nwant\n%s", got, want[1:])
