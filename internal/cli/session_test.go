@@ -515,7 +515,7 @@ func TestHistory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	isLike(t, out, "current,update   web-0, web-1 and web-2")
+	isLike(t, out, "current,update   0-2")
 	out, err = run(t, s, newRolloutHistoryCommand, "sts/web", "-o", "json")
 	if err != nil {
 		t.Fatal(err)
