@@ -175,8 +175,9 @@ func TestReservedOrdinals(t *testing.T) {
 		"out of order, overlapping, touching": {
 			set(3, 0), []Interval{{6, 7}, {1, 2}, {2, 3}, {4, 4}}, []int{0, 5, 8},
 		},
-		"nobody runs":     {set(0, 0), []Interval{{0, 0}}, nil},
-		"nothing is left": {set(3, math.MaxInt32-1), []Interval{{math.MaxInt32 - 1, math.MaxInt32 - 1}}, []int{math.MaxInt32}},
+		"one within another": {set(3, 0), []Interval{{1, 5}, {2, 3}}, []int{0, 6, 7}},
+		"nobody runs":        {set(0, 0), []Interval{{0, 0}}, nil},
+		"nothing is left":    {set(3, math.MaxInt32-1), []Interval{{math.MaxInt32 - 1, math.MaxInt32 - 1}}, []int{math.MaxInt32}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -194,6 +195,16 @@ func TestReservedOrdinals(t *testing.T) {
 				t.Errorf("ends at %d, but the last is %d", r.End(), got[len(got)-1])
 			}
 		})
+	}
+}
+
+func TestMerge(t *testing.T) {
+	given := []Interval{{8, 8}, {1, 5}, {2, 3}, {6, 6}, {12, 12}}
+	if got, want := Merge(given), []Interval{{1, 6}, {8, 8}, {12, 12}}; !slices.Equal(got, want) {
+		t.Errorf("merged are %v, want %v", got, want)
+	}
+	if got := Merge(nil); len(got) > 0 {
+		t.Errorf("of none, merged are %v", got)
 	}
 }
 

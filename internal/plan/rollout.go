@@ -193,9 +193,9 @@ func (p *planner) isBetweenBatches() bool {
 		return false
 	}
 	size := policy.BatchSize(p.rules.Batch, p.span.Count)
-	begun, settled, outdated, doneAt := p.batches()
+	begun, settled, doneAt := p.batches()
 	p.rollout.room = size - begun%size
-	if begun == 0 || begun%size != 0 || !outdated {
+	if begun == 0 || begun%size != 0 {
 		return false
 	}
 	if !settled {
@@ -215,9 +215,8 @@ func (p *planner) isBetweenBatches() bool {
 	return true
 }
 
-// batches counts the pods that the rollout has taken, and tells if all of them are available, since when, and if others are
-// left to take.
-func (p *planner) batches() (begun int, settled, outdated bool, doneAt time.Time) {
+// batches counts the pods that the rollout has taken, and tells if all of them are available, and since when.
+func (p *planner) batches() (begun int, settled bool, doneAt time.Time) {
 	missing := p.plan.Rollout.Wanted
 	settled = true
 	for _, s := range p.live {
@@ -229,9 +228,7 @@ func (p *planner) batches() (begun int, settled, outdated bool, doneAt time.Time
 		case podstate.IsTerminating(s.pod):
 			begun++
 			settled = false
-		case !p.hasUpdate(s.pod):
-			outdated = true
-		default:
+		case p.hasUpdate(s.pod):
 			begun++
 			settled = settled && p.isServing(s.pod)
 			if at, ok := podstate.AvailableAt(s.pod, p.Set.Spec.MinReadySeconds); ok && at.After(doneAt) {
@@ -239,7 +236,7 @@ func (p *planner) batches() (begun int, settled, outdated bool, doneAt time.Time
 			}
 		}
 	}
-	return begun + missing, settled && missing == 0, outdated, doneAt
+	return begun + missing, settled && missing == 0, doneAt
 }
 
 // wanted is the name of the revision that a pod of ordinal n should have in the end.

@@ -213,6 +213,9 @@ func TestNames(t *testing.T) {
 	}{
 		"short":   {nil, "web", ""},
 		"longest": {nil, strings.Repeat("x", 52), ""},
+		"longest, with the longest ordinal": {
+			func(s *appsv1.StatefulSet) { s.Spec.Ordinals = &appsv1.StatefulSetOrdinals{Start: 1e9} }, strings.Repeat("x", 52), "",
+		},
 		"too long for a label": {
 			nil, strings.Repeat("x", 53), "would have 64 characters, and a label has at most 63: name the set with at most 52",
 		},

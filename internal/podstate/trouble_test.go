@@ -62,6 +62,9 @@ func TestTrouble(t *testing.T) {
 	evicted.Status.Reason = "Evicted"
 	readyButCrashed := young(corev1.ContainerStatus{RestartCount: 9, Ready: true})
 	readyButCrashed.Status.Conditions = []corev1.PodCondition{ready(0)}
+	readyButOneIsNot := young(corev1.ContainerStatus{RestartCount: 9})
+	readyButOneIsNot.Status.Conditions = []corev1.PodCondition{ready(0)}
+	undatedEnd := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 5}}
 	initCrash := young(corev1.ContainerStatus{})
 	initCrash.Status.InitContainerStatuses = []corev1.ContainerStatus{
 		{Name: "done", State: ended(0, time.Minute)},
@@ -71,8 +74,11 @@ func TestTrouble(t *testing.T) {
 		pod             *corev1.Pod
 		reason, message string
 	}{
-		"ready":                  {pod(corev1.PodRunning, ready(0)), "", ""},
-		"ready after crashes":    {readyButCrashed, "", ""},
+		"ready":               {pod(corev1.PodRunning, ready(0)), "", ""},
+		"ready after crashes": {readyButCrashed, "", ""},
+		"ready but for a container": {
+			readyButOneIsNot, "", "",
+		},
 		"succeeded":              {pod(corev1.PodSucceeded), "", ""},
 		"failed":                 {pod(corev1.PodFailed), TroubleFailed, "it failed"},
 		"evicted":                {evicted, TroubleFailed, "it failed: Evicted"},
@@ -124,6 +130,10 @@ func TestTrouble(t *testing.T) {
 		"of unknown ends": {
 			young(corev1.ContainerStatus{RestartCount: 2, State: waiting("CrashLoopBackOff", "")}), TroubleCrash, "container main keeps ending",
 		},
+		"ended nobody knows when": {
+			young(corev1.ContainerStatus{RestartCount: 2, LastTerminationState: undatedEnd}), TroubleCrash,
+			"container main keeps ending, with exit code 5",
+		},
 		"restarted long ago": {
 			young(corev1.ContainerStatus{RestartCount: 9, LastTerminationState: ended(1, 10*time.Minute+time.Second)}), "", "",
 		},
@@ -162,6 +172,9 @@ func TestTroubleComesWhenForetold(t *testing.T) {
 			oldPod(time.Hour, corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionFalse, LastTransitionTime: at(20 * time.Second)}),
 			40 * time.Second,
 		},
+		"not ready, nobody knows since when": {
+			oldPod(5*time.Second, corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionFalse}), 55 * time.Second,
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -177,7 +190,10 @@ func TestTroubleComesWhenForetold(t *testing.T) {
 			}
 		})
 	}
+	oldAndFailed := oldPod(time.Hour)
+	oldAndFailed.Status.Phase = corev1.PodFailed
 	for name, p := range map[string]*corev1.Pod{
+		"old":      oldAndFailed,
 		"ready":    pod(corev1.PodRunning, ready(time.Hour)),
 		"finished": pod(corev1.PodSucceeded),
 		"failed":   pod(corev1.PodFailed),

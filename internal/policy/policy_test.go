@@ -215,3 +215,25 @@ func TestSorted(t *testing.T) {
 		t.Error("what was given is changed")
 	}
 }
+
+// The next batch begins when somebody asked for it after the last was done.
+func TestResume(t *testing.T) {
+	tests := map[string]struct {
+		asked, done time.Time
+		want        bool
+	}{
+		"never asked for":                   {time.Time{}, noon, false},
+		"asked for before":                  {noon.Add(-time.Second), noon, false},
+		"asked for then":                    {noon, noon, true},
+		"asked for since":                   {noon.Add(time.Second), noon, true},
+		"never, and done nobody knows when": {time.Time{}, time.Time{}, false},
+		"asked for, done nobody knows when": {noon, time.Time{}, true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := (Rules{ResumedAt: test.asked}).IsResumed(test.done); got != test.want {
+				t.Errorf("it is resumed: %t", got)
+			}
+		})
+	}
+}

@@ -315,7 +315,7 @@ func (c scene) refusal() (reason, message string) {
 		}
 	}
 	for pod, text := range texts {
-		if isOf(old, pod) {
+		if strings.HasPrefix(old, refused(pod)) {
 			return ReasonFailedCreate, text
 		}
 	}
@@ -348,7 +348,7 @@ func refused(pod string) string {
 func (c scene) obstacle() (reason, message string) {
 	for _, w := range c.plan.Waits {
 		switch w.Reason {
-		case plan.WaitBadSelector, plan.WaitBadTemplate, plan.WaitBadRevision, plan.WaitBadName, plan.WaitNameTaken,
+		case plan.WaitBadTemplate, plan.WaitBadRevision, plan.WaitBadName, plan.WaitNameTaken,
 			plan.WaitClaimShared, plan.WaitPolicyConflict, plan.WaitRecreateDisabled, plan.WaitClaimTerminating, plan.WaitBackoff:
 			return string(w.Reason), w.Sentence()
 		default:
@@ -410,12 +410,6 @@ func then(text string) string {
 		return ""
 	}
 	return "; " + text
-}
-
-// isOf tells if a refusal is that of a pod, and not of another whose name begins alike.
-func isOf(text, pod string) bool {
-	rest, ok := strings.CutPrefix(text, refused(pod))
-	return ok && (strings.HasPrefix(rest, ":") || strings.HasPrefix(rest, " "))
 }
 
 func shortened(text string) string {

@@ -201,6 +201,17 @@ func TestConditions(t *testing.T) {
 				"Progressing True Updating: revision NEW: 0 of 3 pods; waits for pod web-0 to be available, since 2026-01-01T00:00:06Z\n" +
 				asExpected,
 		},
+		"paused, and a pod is refused": {
+			func(w *sim.World) {
+				obey(w, "a", func(p *v1alpha1.StatefulSetPolicy) { p.Spec.Rollout.Paused = true })
+				w.Edit(image("two"))
+				delete(w.Pods, "web-0")
+				refuse[plan.CreatePod](w, "no")
+			},
+			"Available True EnoughAvailable: 2 of 3 pods are available\n" +
+				"Progressing True Updating: revision NEW: 0 of 3 pods; waits for pod web-0 to be available, since 2026-01-01T00:00:06Z\n" +
+				"Degraded True FailedCreate: pod web-0 is refused: no, since 2026-01-01T00:00:06Z\n",
+		},
 		"between batches": {
 			func(w *sim.World) {
 				obey(w, "a", func(p *v1alpha1.StatefulSetPolicy) {

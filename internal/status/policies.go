@@ -25,7 +25,7 @@ type PolicyStatus struct {
 
 // Policies give the statuses of a set's policies that differ from what they have.
 func Policies(s plan.Snapshot, p plan.Plan, outcomes []plan.Outcome) []PolicyStatus {
-	known := !p.Blind && p.Revisions.Known && !tallyOf(outcomes).revisionMissing && s.Set.DeletionTimestamp == nil
+	known := p.Revisions.Known && !tallyOf(outcomes).revisionMissing && s.Set.DeletionTimestamp == nil
 	var changed []PolicyStatus
 	for _, pol := range s.Policies {
 		next := pol.Status.DeepCopy()

@@ -11,6 +11,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/ordinal-dev/ordinal/api/v1alpha1"
 	"github.com/ordinal-dev/ordinal/internal/plan"
@@ -120,5 +121,46 @@ func TestRecreateThatIsRolledBackRests(t *testing.T) {
 	w.Now = w.Now.Add(time.Hour)
 	if s, changed := settle(w); changed {
 		t.Errorf("an hour later, conditions are\n%+v", s.Conditions)
+	}
+}
+
+// What is refused comes before what is in the way, that before a pod in trouble, and that before a rollout that failed.
+func TestWhatNeedsALookFirst(t *testing.T) {
+	w := settled(t)
+	w.Change("web-0", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })
+	s := w.Snapshot()
+	p := plan.Make(s)
+	set := plan.Ref{Kind: plan.KindSet, Name: "web"}
+	waits := []plan.Wait{{Reason: plan.WaitRolledBack, On: set}, {Reason: plan.WaitNameTaken, On: set}}
+	create := plan.CreatePod{Pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web-1"}}}
+	refused := []plan.Outcome{{Action: create, Result: plan.ResultFailed, Err: errors.New("no")}}
+	for _, test := range []struct {
+		waits    []plan.Wait
+		outcomes []plan.Outcome
+		want     string
+	}{
+		{waits, refused, "FailedCreate"}, {waits, nil, "NameTaken"}, {waits[:1], nil, "Failed"},
+	} {
+		p.Waits = test.waits
+		if next, _ := status.Settle(s, p, test.outcomes); next.Conditions[2].Reason != test.want {
+			t.Errorf("Degraded is %s, want %s", next.Conditions[2].Reason, test.want)
+		}
+	}
+}
+
+// Why a rollout failed is not what let another one fail, nor what is wrong with pods of another revision.
+func TestFailureIsOfItsRollout(t *testing.T) {
+	w := settled(t)
+	obey(w, "a", func(p *v1alpha1.StatefulSetPolicy) {
+		deadline(30, v1alpha1.RollBack)(p)
+		p.Status.FailedRevision, p.Status.FailedMessage = "web-x", "what let web-x fail"
+	})
+	w.Change("web-0", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })
+	s := w.Snapshot()
+	p := plan.Make(s)
+	p.Rollout = plan.Rollout{Revision: "web-y", Phase: v1alpha1.RolloutRollingBack, Failed: true}
+	next := status.Policies(s, p, nil)
+	if got, want := next[0].Status.FailedMessage, "no progress for 30s"; got != want {
+		t.Errorf("told is %q, want %q", got, want)
 	}
 }
