@@ -348,7 +348,7 @@ func refused(pod string) string {
 func (c scene) obstacle() (reason, message string) {
 	for _, w := range c.plan.Waits {
 		switch w.Reason {
-		case plan.WaitBadTemplate, plan.WaitBadRevision, plan.WaitBadName, plan.WaitNameTaken,
+		case plan.WaitBadSelector, plan.WaitBadTemplate, plan.WaitBadRevision, plan.WaitBadName, plan.WaitNameTaken,
 			plan.WaitClaimShared, plan.WaitPolicyConflict, plan.WaitRecreateDisabled, plan.WaitClaimTerminating, plan.WaitBackoff:
 			return string(w.Reason), w.Sentence()
 		default:
