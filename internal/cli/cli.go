@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -68,11 +69,7 @@ controller; "ordinal controller" runs the controller alone against any cluster.`
 		Args:             unknownCommand,
 		RunE:             func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	dataDir := layout.DefaultDataDir
-	if dir := os.Getenv(dataDirEnv); dir != "" {
-		dataDir = dir
-	}
-	root.PersistentFlags().StringVar(&shared.dataDir, "data-dir", dataDir, "directory of the cluster's data (env "+dataDirEnv+")")
+	root.PersistentFlags().StringVar(&shared.dataDir, "data-dir", defaultDataDir(), "directory of the cluster's data (env "+dataDirEnv+")")
 	if isPlugin {
 		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: shared.program()}
 	}
@@ -95,6 +92,28 @@ controller; "ordinal controller" runs the controller alone against any cluster.`
 		newVersionCommand(),
 	)
 	return root
+}
+
+// defaultDataDir is what the environment names. Else a user without root has a directory of their own once there is a simulated
+// cluster in it, and everybody the machine's.
+func defaultDataDir() string {
+	if dir := os.Getenv(dataDirEnv); dir != "" {
+		return dir
+	}
+	own := ownDataDir()
+	if _, err := os.Stat(layout.Data(own).State()); own != "" && err == nil {
+		return own
+	}
+	return layout.DefaultDataDir
+}
+
+// ownDataDir is where the simulated cluster of a user without root is; empty for root, and for who has no home.
+func ownDataDir() string {
+	home, err := os.UserHomeDir()
+	if err != nil || os.Geteuid() == 0 {
+		return ""
+	}
+	return filepath.Join(home, ".local", "share", "ordinal")
 }
 
 // unknownCommand refuses words that no command has taken.

@@ -16,11 +16,13 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
 	"k8s.io/klog/v2"
 
 	"github.com/ordinal-dev/ordinal/internal/cluster"
 	"github.com/ordinal-dev/ordinal/internal/cluster/layout"
+	"github.com/ordinal-dev/ordinal/internal/nodes"
 )
 
 // detachedEnv marks the process that a detached start leaves behind.
@@ -36,21 +38,24 @@ type upOptions struct {
 }
 
 func newUpCommand(shared *globals) *cobra.Command {
-	o := upOptions{Options: cluster.Options{APIPort: layout.DefaultAPIPort}}
+	o := upOptions{Options: cluster.Options{APIPort: layout.DefaultAPIPort, Nodes: 1, PodDelay: time.Second}}
 	command := &cobra.Command{
 		Use:   "up",
 		Short: "Start a Kubernetes cluster on this machine around Ordinal's controller",
 		Long: `Start a Kubernetes cluster on this machine: datastore, API server, controllers, scheduler, kubelet, containers,
 Services, DNS, storage, and Ordinal's StatefulSet controller. It runs until Ctrl-C, or with --detach until
-"ordinal down". Pods, claims and data come back with the next start.`,
+"ordinal down". Pods, claims and data come back with the next start.
+
+With --simulate there is no kubelet, no container and no network: nodes exist in the API only, and their pods become
+ready after a delay, or fail or wait as their annotation ` + nodes.FateAnnotation + ` says. That needs no root.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.DataDir = shared.dataDir
-			if err := o.Complete(); err != nil {
+			if err := o.checkMode(cmd.Flags()); err != nil {
 				return err
 			}
-			if os.Geteuid() != 0 {
-				return errors.New("up needs root, for containers and their network; run: sudo ordinal up")
+			if err := o.Complete(); err != nil {
+				return err
 			}
 			if o.detach {
 				return upDetached(cmd.Context(), cmd.OutOrStdout())
@@ -61,10 +66,33 @@ Services, DNS, storage, and Ordinal's StatefulSet controller. It runs until Ctrl
 	flags := command.Flags()
 	flags.StringVar(&o.Kubeconfig, "kubeconfig", "", "where to write a copy of the administrator's kubeconfig (default DATA-DIR/kubeconfig)")
 	flags.IntVar(&o.APIPort, "api-port", o.APIPort, "port of the API server on loopback")
+	flags.BoolVar(&o.Simulate, "simulate", false, "simulate nodes instead of running pods; needs no root")
+	flags.IntVar(&o.Nodes, "nodes", o.Nodes, "how many nodes to simulate")
+	flags.StringVar(&o.NodeCapacity, "node-capacity", "", "what each simulated node has; what is not named is as in "+nodes.DefaultCapacity)
+	flags.DurationVar(&o.PodDelay, "pod-delay", o.PodDelay, "how long simulated pods take to become ready")
 	flags.BoolVar(&o.detach, "detach", false, "return when the cluster is ready and leave it running")
 	flags.StringArrayVar(&o.StorageClasses, "storage-class", nil, "a further name for the local storage class (repeatable)")
 	flags.BoolVar(&o.StrictStorageClasses, "strict-storage-classes", false, "leave claims pending whose storage class nobody defined")
 	return command
+}
+
+// checkMode refuses what goes with the other kind of cluster only, and finds a place for one without root.
+func (o *upOptions) checkMode(flags *pflag.FlagSet) error {
+	if !o.Simulate {
+		for _, name := range []string{"nodes", "node-capacity", "pod-delay"} {
+			if flags.Changed(name) {
+				return fmt.Errorf("--%s is for simulated nodes only; give --simulate too", name)
+			}
+		}
+		if os.Geteuid() != 0 {
+			return errors.New("up needs root, for containers and their network; run: sudo ordinal up, or without root: ordinal up --simulate")
+		}
+		return nil
+	}
+	if own := ownDataDir(); own != "" && o.DataDir == layout.DefaultDataDir {
+		o.DataDir = own
+	}
+	return nil
 }
 
 // up runs a cluster until ctx ends. A second signal during the stop ends the patience with pods that do not end.
@@ -103,7 +131,7 @@ func up(ctx context.Context, o cluster.Options, out io.Writer) error {
 
 func howToGoOn(o cluster.Options) string {
 	prefix := "ordinal "
-	if o.DataDir != layout.DefaultDataDir {
+	if o.DataDir != layout.DefaultDataDir && o.DataDir != ownDataDir() {
 		prefix += "--data-dir " + o.DataDir + " "
 	}
 	return fmt.Sprintf(`ready. Go on with:

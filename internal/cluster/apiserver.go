@@ -14,14 +14,17 @@ import (
 
 const serviceAccountIssuer = "https://kubernetes.default.svc." + layout.Domain
 
-// apiServer serves the Kubernetes API to the host on loopback and to pods on the bridge. Nobody is anonymous to it.
+// apiServer serves the Kubernetes API to the host on loopback and to pods, where they are real, on the bridge. Nobody is anonymous to it.
 func (h *host) apiServer() supervise.Process {
 	pki := h.data.PKI
-	p := h.child("kube-apiserver",
-		"--listen=127.0.0.1,"+layout.NodeIP,
+	reach := []string{"--listen=127.0.0.1," + layout.NodeIP, "--advertise-address=" + layout.NodeIP}
+	if h.Simulate {
+		// No pod will ever ask for the Service of the API server, so it has no endpoint.
+		reach = []string{"--listen=127.0.0.1", "--endpoint-reconciler-type=none"}
+	}
+	p := h.child("kube-apiserver", append(reach,
 		fmt.Sprintf("--secure-port=%d", h.APIPort),
-		"--advertise-address="+layout.NodeIP,
-		"--etcd-servers=unix://"+layout.EtcdSocket,
+		"--etcd-servers=unix://"+h.etcdSocket(),
 		"--service-cluster-ip-range="+layout.ServiceCIDR,
 		"--tls-cert-file="+pki("apiserver.crt"),
 		"--tls-private-key-file="+pki("apiserver.key"),
@@ -45,7 +48,7 @@ func (h *host) apiServer() supervise.Process {
 		"--proxy-client-cert-file="+pki("front-proxy-client.crt"),
 		"--proxy-client-key-file="+pki("front-proxy-client.key"),
 		"--profiling=false",
-	)
+	)...)
 	p.Ready = h.servesOn(net.JoinHostPort("127.0.0.1", strconv.Itoa(h.APIPort)), "/readyz", "kubelet-client")
 	return p
 }

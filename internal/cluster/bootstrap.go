@@ -16,6 +16,7 @@ import (
 
 	"github.com/ordinal-dev/ordinal/internal/controller"
 	"github.com/ordinal-dev/ordinal/internal/install"
+	"github.com/ordinal-dev/ordinal/internal/nodes"
 	"github.com/ordinal-dev/ordinal/internal/storage"
 )
 
@@ -29,6 +30,7 @@ func rights() map[string][]rbacv1.PolicyRule {
 		},
 		storageUser:    storage.ClusterRole().Rules,
 		controllerUser: controller.ClusterRole().Rules,
+		simulatorUser:  nodes.Rules(),
 	}
 }
 

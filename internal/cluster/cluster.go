@@ -82,6 +82,9 @@ func Start(ctx context.Context, o Options, version string, report Report) (*Clus
 
 // prepare takes the locks and lays out the data directory and the host's network.
 func (c *Cluster) prepare(ctx context.Context, version string) error {
+	if c.Simulate {
+		return c.prepareSimulated(ctx, version)
+	}
 	// Nothing is made in the data directory before it is certain that it may be used.
 	if err := errors.Join(makePrivate(layout.RunDir), c.lock(layout.HostLock)); err != nil {
 		return err
@@ -89,18 +92,9 @@ func (c *Cluster) prepare(ctx context.Context, version string) error {
 	if err := c.checkHost(ctx); err != nil {
 		return err
 	}
-	if err := errors.Join(makePrivate(string(c.data)), c.lock(c.data.Lock())); err != nil {
+	if err := c.prepareData(version); err != nil {
 		return err
 	}
-	for _, dir := range []string{c.data.Path("log"), c.data.Volumes(), c.data.Path("etcd")} {
-		if err := makePrivate(dir); err != nil {
-			return err
-		}
-	}
-	c.state = newStatePublisher(c.data.State(), State{
-		PID: os.Getpid(), Version: version, Started: c.began, Kubeconfig: c.Kubeconfig, APIPort: c.APIPort, Phase: PhaseStarting,
-	})
-	c.supervisor = supervise.New(c.state.components)
 	if err := adoptRunDir(c.data); err != nil {
 		return err
 	}
@@ -110,13 +104,34 @@ func (c *Cluster) prepare(ctx context.Context, version string) error {
 	return network.Up(ctx)
 }
 
+// prepareData takes the data directory and lays it out.
+func (c *Cluster) prepareData(version string) error {
+	if err := errors.Join(makePrivate(string(c.data)), c.lock(c.data.Lock())); err != nil {
+		return err
+	}
+	if err := c.checkKind(); err != nil {
+		return err
+	}
+	for _, dir := range []string{c.data.Path("log"), c.data.Volumes(), c.data.Path("etcd")} {
+		if err := makePrivate(dir); err != nil {
+			return err
+		}
+	}
+	c.state = newStatePublisher(c.data.State(), State{
+		PID: os.Getpid(), Version: version, Started: c.began, Kubeconfig: c.Kubeconfig, APIPort: c.APIPort, Phase: PhaseStarting,
+		Simulated: c.Simulate,
+	})
+	c.supervisor = supervise.New(c.state.components)
+	return nil
+}
+
 // closing is how long the sockets of processes that were just killed may take to close.
 const closing = 5 * time.Second
 
 // checkHost looks at the host before anything on it is changed. Where the last cluster was killed, its ports may take a
 // moment to get free.
 func (c *Cluster) checkHost(ctx context.Context) error {
-	options := doctor.Options{DataDir: string(c.data), BinDir: c.binDir, APIPort: c.APIPort}
+	options := doctor.Options{DataDir: string(c.data), BinDir: c.binDir, APIPort: c.APIPort, Simulate: c.Simulate}
 	failures := doctor.Failures(doctor.Run(ctx, options))
 	if last, err := ReadState(string(c.data)); len(failures) > 0 && err == nil && last.Phase == PhaseDead {
 		_ = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, closing, false, func(ctx context.Context) (bool, error) {
@@ -133,6 +148,9 @@ func (c *Cluster) checkHost(ctx context.Context) error {
 
 // start starts the parts, each as soon as what it needs is there.
 func (c *Cluster) start(ctx context.Context) error {
+	if c.Simulate {
+		return c.startSimulated(ctx)
+	}
 	group, ctx := errgroup.WithContext(ctx)
 	runtimeReady, apiReady := make(chan struct{}), make(chan struct{})
 	group.Go(func() error {
@@ -143,10 +161,7 @@ func (c *Cluster) start(ctx context.Context) error {
 		return nil
 	})
 	group.Go(func() error {
-		if err := c.run(ctx, c.etcd()); err != nil {
-			return err
-		}
-		if err := c.run(ctx, c.apiServer()); err != nil {
+		if err := c.startAPI(ctx); err != nil {
 			return err
 		}
 		close(apiReady)
@@ -163,6 +178,14 @@ func (c *Cluster) start(ctx context.Context) error {
 		return c.startRest(ctx)
 	})
 	return group.Wait()
+}
+
+// startAPI starts the datastore and the API server.
+func (c *Cluster) startAPI(ctx context.Context) error {
+	if err := c.run(ctx, c.etcd()); err != nil {
+		return err
+	}
+	return c.run(ctx, c.apiServer())
 }
 
 // startRuntime starts the container runtime and gives it the image that every pod needs.
@@ -287,12 +310,27 @@ func (c *Cluster) stop(ctx context.Context) {
 	c.state.phase(PhaseStopping)
 	killer := context.AfterFunc(ctx, c.supervisor.Kill)
 	defer killer()
+	if c.Simulate {
+		c.stopParts("nodes", "controller", "storage", "kube-scheduler", "kube-controller-manager")
+		if err := os.RemoveAll(c.data.Run()); err != nil {
+			c.report("  clean up: " + err.Error())
+		}
+		return
+	}
 	c.supervisor.Stop("kubelet")
 	if err := stopPods(ctx, c.state.podsLeft); err != nil && ctx.Err() == nil && c.runtimeRuns() {
 		c.report("  " + err.Error())
 	}
+	c.stopParts("controller", "storage", "kube-scheduler", "kube-controller-manager", "kube-proxy", "coredns", "containerd")
+	if err := errors.Join(sweep(c.data), network.Down(context.WithoutCancel(ctx))); err != nil {
+		c.report("  clean up: " + err.Error())
+	}
+}
+
+// stopParts stops the named parts at once, and then what they need.
+func (c *Cluster) stopParts(names ...string) {
 	var group errgroup.Group
-	for _, name := range []string{"controller", "storage", "kube-scheduler", "kube-controller-manager", "kube-proxy", "coredns", "containerd"} {
+	for _, name := range names {
 		group.Go(func() error {
 			c.supervisor.Stop(name)
 			return nil
@@ -301,9 +339,6 @@ func (c *Cluster) stop(ctx context.Context) {
 	_ = group.Wait()
 	c.supervisor.Stop("kube-apiserver")
 	c.supervisor.Stop("etcd")
-	if err := errors.Join(sweep(c.data), network.Down(context.WithoutCancel(ctx))); err != nil {
-		c.report("  clean up: " + err.Error())
-	}
 }
 
 func (c *Cluster) runtimeRuns() bool {

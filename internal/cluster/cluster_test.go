@@ -28,6 +28,11 @@ func TestOptionsAreCheckedBeforeAnythingHappens(t *testing.T) {
 		"root as data directory": {Options{DataDir: "/", APIPort: 6443}, "--data-dir"},
 		"port out of range":      {Options{DataDir: "d", APIPort: 70000}, "--api-port: 70000"},
 		"port of the kubelet":    {Options{DataDir: "d", APIPort: layout.KubeletPort}, "taken by another part"},
+		"no simulated node":      {simulated(func(o *Options) { o.Nodes = 0 }), "--nodes: 0"},
+		"negative delay":         {simulated(func(o *Options) { o.PodDelay = -1 }), "--pod-delay"},
+		"capacity of nothing":    {simulated(func(o *Options) { o.NodeCapacity = "cpu" }), "--node-capacity"},
+		"path beyond a socket's": {simulated(func(o *Options) { o.DataDir = strings.Repeat("/long", 20) }), "by 13 characters"},
+		"no port after the last": {simulated(func(o *Options) { o.APIPort = 65534 }), "up to 65533"},
 		"class with a capital":   {Options{DataDir: "d", APIPort: 6443, StorageClasses: []string{"Fast"}}, `--storage-class "Fast"`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -42,6 +47,46 @@ func TestOptionsAreCheckedBeforeAnythingHappens(t *testing.T) {
 	}
 	if !filepath.IsAbs(good.DataDir) || good.Kubeconfig != filepath.Join(good.DataDir, "kubeconfig") || len(good.StorageClasses) != 1 {
 		t.Errorf("completed to %+v", good)
+	}
+}
+
+// simulated are options of a simulated cluster that are right but for one change.
+func simulated(change func(*Options)) Options {
+	o := Options{DataDir: "/d", APIPort: 6443, Simulate: true, Nodes: 2, PodDelay: time.Second}
+	change(&o)
+	return o
+}
+
+func TestSimulatedClusterTouchesNothingOfTheHost(t *testing.T) {
+	o := simulated(func(o *Options) { o.DataDir, o.APIPort = filepath.Join(t.TempDir(), "d"), layout.KubeletPort })
+	if len(o.DataDir) > 80 {
+		o.DataDir = "/d"
+	}
+	if err := o.Complete(); err != nil {
+		t.Fatal(err)
+	}
+	h := &host{Options: o, data: layout.Data(o.DataDir), self: "ordinal"}
+	for _, p := range []supervise.Process{
+		h.etcd(), h.apiServer(), h.controllerManager(), h.scheduler(), h.storage(), h.controller(), h.simulator(),
+	} {
+		line := strings.Join(p.Args, " ")
+		for _, foreign := range []string{layout.RunDir + "/", layout.NodeIP, "=10257", "=10259"} {
+			if strings.Contains(line, foreign) {
+				t.Errorf("%s is told %q: %s", p.Name, foreign, line)
+			}
+		}
+	}
+}
+
+func TestDataDirectoryKeepsItsKind(t *testing.T) {
+	dir := t.TempDir()
+	data := layout.Data(dir)
+	newStatePublisher(data.State(), State{PID: 1, Phase: PhaseStopped, Simulated: true})
+	for simulate, want := range map[bool]string{true: "", false: "--simulate"} {
+		c := &Cluster{host: host{Options: Options{DataDir: dir, Simulate: simulate}, data: data}}
+		if err := c.checkKind(); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("with simulate %t: %v", simulate, err)
+		}
 	}
 }
 

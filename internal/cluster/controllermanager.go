@@ -9,13 +9,12 @@ import (
 	"net"
 	"strconv"
 
-	"github.com/ordinal-dev/ordinal/internal/cluster/layout"
 	"github.com/ordinal-dev/ordinal/internal/cluster/supervise"
 )
 
 // controllerManager runs every controller of Kubernetes but the one for StatefulSets, which is ours.
 func (h *host) controllerManager() supervise.Process {
-	p := h.child("kube-controller-manager", append(h.loopbackServer("kube-controller-manager", layout.ControllerManagerPort),
+	p := h.child("kube-controller-manager", append(h.loopbackServer("kube-controller-manager", h.controllerManagerPort()),
 		"--controllers=*,-statefulset-controller",
 		"--use-service-account-credentials=true",
 		"--root-ca-file="+h.data.PKI("ca.crt"),
@@ -29,7 +28,7 @@ func (h *host) controllerManager() supervise.Process {
 		// not yet seen, and waits for a second: too long for a name that has to answer.
 		"--endpointslice-updates-batch-period=100ms",
 	)...)
-	p.Ready = h.loopbackHealthy(layout.ControllerManagerPort)
+	p.Ready = h.loopbackHealthy(h.controllerManagerPort())
 	return p
 }
 

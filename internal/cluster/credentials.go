@@ -26,6 +26,7 @@ const (
 	dnsUser        = "system:ordinal-dns"
 	storageUser    = "system:ordinal-storage"
 	controllerUser = "system:ordinal-controller"
+	simulatorUser  = "system:ordinal-nodes"
 	mastersGroup   = "system:masters"
 	nodesGroup     = "system:nodes"
 )
@@ -40,6 +41,7 @@ func clients() map[string]pki.Subject {
 		"coredns":                 {User: dnsUser},
 		"storage":                 {User: storageUser},
 		"controller":              {User: controllerUser},
+		"nodes":                   {User: simulatorUser},
 	}
 }
 

@@ -8,17 +8,16 @@ import (
 	"net"
 	"net/http"
 
-	"github.com/ordinal-dev/ordinal/internal/cluster/layout"
 	"github.com/ordinal-dev/ordinal/internal/cluster/supervise"
 )
 
 // etcd is the datastore.
 func (h *host) etcd() supervise.Process {
-	p := h.child("etcd", "--data-dir="+h.data.Path("etcd"), "--socket="+layout.EtcdSocket)
+	p := h.child("etcd", "--data-dir="+h.data.Path("etcd"), "--socket="+h.etcdSocket())
 	client := &http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "unix", layout.EtcdSocket)
+			return new(net.Dialer).DialContext(ctx, "unix", h.etcdSocket())
 		},
 	}}
 	p.Ready = func(ctx context.Context) error { return getOK(ctx, client, "http://etcd/health") }

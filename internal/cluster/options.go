@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/validation"
 
@@ -33,6 +34,15 @@ type Options struct {
 	StorageClasses []string
 	// StrictStorageClasses leaves claims alone whose class nobody defined.
 	StrictStorageClasses bool
+	// Simulate starts no node: nodes and what becomes of their pods are simulated, and no root is needed. What follows is for
+	// that only.
+	Simulate bool
+	// Nodes is how many nodes are simulated.
+	Nodes int
+	// NodeCapacity is what each of them has, as cpu=4,memory=8Gi,pods=110.
+	NodeCapacity string
+	// PodDelay is how long their pods take to become ready.
+	PodDelay time.Duration
 }
 
 // DefaultStorageClass is always there and serves claims that name no class.
@@ -51,11 +61,11 @@ func (o *Options) Complete() error {
 		return fmt.Errorf("--kubeconfig: %w", err)
 	}
 	o.KubeconfigOwner = sudoOwner()
-	if o.APIPort < 1 || o.APIPort > 65535 {
-		return fmt.Errorf("--api-port: %d is not a port; give one from 1 to 65535", o.APIPort)
+	if err := o.checkPort(); err != nil {
+		return err
 	}
-	if slices.Contains(reservedPorts(), o.APIPort) {
-		return fmt.Errorf("--api-port: %d is taken by another part of the cluster; give another", o.APIPort)
+	if err := o.checkSimulation(); err != nil {
+		return err
 	}
 	for _, name := range o.StorageClasses {
 		if problems := validation.NameIsDNSSubdomain(name, false); len(problems) > 0 {
@@ -63,6 +73,18 @@ func (o *Options) Complete() error {
 		}
 	}
 	o.StorageClasses = slices.DeleteFunc(o.StorageClasses, func(name string) bool { return name == DefaultStorageClass })
+	return nil
+}
+
+func (o *Options) checkPort() error {
+	switch {
+	case o.APIPort < 1 || o.APIPort > 65535:
+		return fmt.Errorf("--api-port: %d is not a port; give one from 1 to 65535", o.APIPort)
+	case o.Simulate && o.APIPort+simulatedPorts-1 > 65535:
+		return fmt.Errorf("--api-port: a simulated cluster needs the two ports after %d too; give one up to %d", o.APIPort, 65536-simulatedPorts)
+	case !o.Simulate && slices.Contains(reservedPorts(), o.APIPort):
+		return fmt.Errorf("--api-port: %d is taken by another part of the cluster; give another", o.APIPort)
+	}
 	return nil
 }
 

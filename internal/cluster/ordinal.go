@@ -20,19 +20,20 @@ func (h *host) storage() supervise.Process {
 		"--dir="+h.data.Volumes(),
 		"--node="+layout.NodeName,
 		fmt.Sprintf("--strict=%t", h.StrictStorageClasses),
+		fmt.Sprintf("--simulated=%t", h.Simulate),
 	)
-	return announced(p)
+	return h.announced(p)
 }
 
 // controller is Ordinal's StatefulSet controller.
 func (h *host) controller() supervise.Process {
 	p := h.child("controller", "--kubeconfig="+h.data.ComponentKubeconfig("controller"))
-	return announced(p)
+	return h.announced(p)
 }
 
 // announced makes a component ready as soon as it opens the socket that is named to it.
-func announced(p supervise.Process) supervise.Process {
-	socket := filepath.Join(layout.RunDir, p.Name+".sock")
+func (h *host) announced(p supervise.Process) supervise.Process {
+	socket := filepath.Join(h.runDir(), p.Name+".sock")
 	p.Args = append(p.Args, "--ready-socket="+socket)
 	p.Ready = func(ctx context.Context) error { return accepts(ctx, socket) }
 	return p

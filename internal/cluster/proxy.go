@@ -10,7 +10,7 @@ import (
 
 // proxy makes Service addresses work, with nftables.
 func (h *host) proxy() supervise.Process {
-	return announced(h.child("kube-proxy",
+	return h.announced(h.child("kube-proxy",
 		"--kubeconfig="+h.data.ComponentKubeconfig("kube-proxy"),
 		"--node="+layout.NodeName,
 		"--node-ip="+layout.NodeIP,

@@ -3,14 +3,16 @@
 
 package cluster
 
-import (
-	"github.com/ordinal-dev/ordinal/internal/cluster/layout"
-	"github.com/ordinal-dev/ordinal/internal/cluster/supervise"
-)
+import "github.com/ordinal-dev/ordinal/internal/cluster/supervise"
 
 // scheduler is kube-scheduler.
 func (h *host) scheduler() supervise.Process {
-	p := h.child("kube-scheduler", h.loopbackServer("kube-scheduler", layout.SchedulerPort)...)
-	p.Ready = h.loopbackHealthy(layout.SchedulerPort)
+	flags := h.loopbackServer("kube-scheduler", h.schedulerPort())
+	if h.Simulate {
+		// Simulated nodes take pods as fast as they are bound, and the default is 50 a second.
+		flags = append(flags, "--kube-api-qps=1000", "--kube-api-burst=1000")
+	}
+	p := h.child("kube-scheduler", flags...)
+	p.Ready = h.loopbackHealthy(h.schedulerPort())
 	return p
 }

@@ -41,6 +41,8 @@ type State struct {
 	Error      string    `json:"error,omitempty"`
 	Kubeconfig string    `json:"kubeconfig"`
 	APIPort    int       `json:"apiPort"`
+	// Simulated says that the cluster's nodes are: it has nothing on the host but its processes and its data directory.
+	Simulated bool `json:"simulated,omitempty"`
 	// PodsLeft counts the pods that are still to end while the cluster stops.
 	PodsLeft   int                `json:"podsLeft,omitempty"`
 	Components []supervise.Status `json:"components"`

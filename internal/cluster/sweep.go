@@ -41,6 +41,9 @@ func adoptRunDir(data layout.Data) error {
 // Sweep ends and removes what a cluster that no longer runs has left on the host: containers, mounts, network. Its data
 // stays. It must not be called while the cluster runs.
 func Sweep(ctx context.Context, dataDir string) error {
+	if state, err := ReadState(dataDir); err == nil && state.Simulated {
+		return os.RemoveAll(layout.Data(dataDir).Run())
+	}
 	if owner, err := os.ReadFile(ownerFile()); err != nil || string(owner) != dataDir {
 		return nil //nolint:nilerr // Nothing on this host belongs to that data directory.
 	}

@@ -56,7 +56,7 @@ func checkDataDir(_ context.Context, h *host, o Options) []Result {
 	if err != nil {
 		return fail("data directory", otherDir, "%s: %v", dir, err)
 	}
-	if kind, found := unfit(system.kind); found {
+	if kind, found := unfit(system.kind); found && !o.Simulate {
 		return fail("data directory", otherDir, "%s is on %s, which cannot hold container images", dir, kind)
 	}
 	if system.readOnly {

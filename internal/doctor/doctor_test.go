@@ -439,6 +439,23 @@ func gzipped(content string) string {
 	return packed.String()
 }
 
+// A simulated cluster runs in a container without rights, on its file system, without any program but ours.
+func TestSimulatedClusterNeedsLittle(t *testing.T) {
+	w := healthy()
+	w.uid, w.disk.kind = 1000, overlayMagic
+	for _, program := range []string{"/usr/sbin/runc", "/usr/sbin/nft", "/dev/kmsg"} {
+		w.remove(program)
+	}
+	w.options.Simulate, w.options.APIPort = true, layout.KubeletPort
+	if failures := Failures(run(t.Context(), w.host(), w.options)); len(failures) != 0 {
+		t.Errorf("failures %v, want none", failures)
+	}
+	w.denied = fs.ErrPermission
+	if failures := Failures(run(t.Context(), w.host(), w.options)); len(failures) != 1 || failures[0].Name != "data directory" {
+		t.Errorf("failures %v, want that of the data directory", failures)
+	}
+}
+
 func TestResultInOneLine(t *testing.T) {
 	w := healthy()
 	w.remove("/usr/sbin/runc")

@@ -40,6 +40,15 @@ func endpoints(apiPort int) []endpoint {
 	}
 }
 
+// simulatedEndpoints are those of a cluster whose nodes are simulated. Its ports follow each other, so that several may run.
+func simulatedEndpoints(apiPort int) []endpoint {
+	var all []endpoint
+	for i, use := range []string{"the API server", "kube-controller-manager", "kube-scheduler"} {
+		all = append(all, endpoint{"tcp", netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), uint16(apiPort+i)), use})
+	}
+	return all
+}
+
 // socket is one that somebody listens on.
 type socket struct {
 	addr  netip.AddrPort
@@ -51,7 +60,11 @@ func checkPorts(_ context.Context, h *host, o Options) []Result {
 	if o.APIPort < 1 || o.APIPort > 65535 {
 		return fail("ports", fmt.Sprintf("ordinal up --api-port %d", layout.DefaultAPIPort), "%d is no port number", o.APIPort)
 	}
+	wanted := endpoints(o.APIPort)
 	others := endpoints(layout.DefaultAPIPort)[2:]
+	if o.Simulate {
+		wanted, others = simulatedEndpoints(o.APIPort), nil
+	}
 	if i := slices.IndexFunc(others, func(e endpoint) bool { return int(e.addr.Port()) == o.APIPort }); i >= 0 {
 		return fail("ports", fmt.Sprintf("ordinal up --api-port %d", layout.DefaultAPIPort), "%d is the port of %s", o.APIPort, others[i].use)
 	}
@@ -64,14 +77,14 @@ func checkPorts(_ context.Context, h *host, o Options) []Result {
 	}
 	var results []Result
 	seen := map[string]bool{}
-	for _, e := range endpoints(o.APIPort) {
+	for _, e := range wanted {
 		i := slices.IndexFunc(taken[e.protocol], func(s socket) bool { return conflict(e.addr, s.addr) })
 		if i < 0 {
 			continue
 		}
 		s := taken[e.protocol][i]
 		if !seen[s.inode] {
-			results = append(results, h.portTaken(e, s, o.APIPort))
+			results = append(results, h.portTaken(e, s, o))
 		}
 		seen[s.inode] = true
 	}
@@ -81,15 +94,18 @@ func checkPorts(_ context.Context, h *host, o Options) []Result {
 	return results
 }
 
-func (h *host) portTaken(e endpoint, s socket, apiPort int) Result {
+func (h *host) portTaken(e endpoint, s socket, o Options) Result {
 	owner, pid := "another program", h.owner(s.inode)
 	remedy := fmt.Sprintf("ss --listening --processes --%s 'sport = :%d'", e.protocol, s.addr.Port())
 	if pid != "" {
 		owner = fmt.Sprintf("%s (pid %s)", h.read("/proc/"+pid+"/comm"), pid)
 		remedy = "kill " + pid
 	}
-	if int(e.addr.Port()) == apiPort {
-		remedy = fmt.Sprintf("ordinal up --api-port %d", apiPort+1)
+	switch {
+	case o.Simulate:
+		remedy = fmt.Sprintf("ordinal up --simulate --api-port %d", o.APIPort+10)
+	case int(e.addr.Port()) == o.APIPort:
+		remedy = fmt.Sprintf("ordinal up --api-port %d", o.APIPort+1)
 	}
 	return Result{
 		Name: fmt.Sprintf("port %d", e.addr.Port()), State: Fail, Remedy: remedy,

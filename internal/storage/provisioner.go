@@ -37,6 +37,8 @@ type provisioner struct {
 	dirs     *directories
 	node     string
 	recorder record.EventRecorder
+	// isSimulated makes objects only: nothing on the disk, and for every node.
+	isSimulated bool
 }
 
 var _ controller.BlockProvisioner = (*provisioner)(nil)
@@ -47,7 +49,7 @@ func (p *provisioner) SupportsBlock(context.Context) bool { return true }
 
 // Provision makes the directory for a claim of a defined class, and returns the volume that leads to it.
 func (p *provisioner) Provision(_ context.Context, o controller.ProvisionOptions) (*corev1.PersistentVolume, controller.ProvisioningState, error) {
-	if o.SelectedNodeName != "" && o.SelectedNodeName != p.node {
+	if o.SelectedNodeName != "" && o.SelectedNodeName != p.node && !p.isSimulated {
 		return nil, controller.ProvisioningReschedule, fmt.Errorf("node %s was chosen, but local volumes are on node %s", o.SelectedNodeName, p.node)
 	}
 	if err := p.checkClass(o.StorageClass); err != nil {
@@ -72,6 +74,9 @@ func (p *provisioner) Provision(_ context.Context, o controller.ProvisionOptions
 func (p *provisioner) Delete(_ context.Context, volume *corev1.PersistentVolume) error {
 	if volume.Annotations[provisionedBy] != ProvisionerName {
 		return &controller.IgnoredError{Reason: "the volume was not made by " + ProvisionerName}
+	}
+	if p.isSimulated {
+		return nil
 	}
 	if volume.Spec.Local == nil {
 		return fmt.Errorf("volume %s is not a local volume any more", volume.Name)
@@ -131,14 +136,27 @@ func (p *provisioner) volumeFor(claim *corev1.PersistentVolumeClaim, name string
 	if err != nil {
 		return nil, err
 	}
+	size := claim.Spec.Resources.Requests[corev1.ResourceStorage]
+	volume := newVolume(claim, name, size)
+	if p.isSimulated {
+		// Only a local volume has to say which node it is on.
+		volume.Spec.HostPath = &corev1.HostPathVolumeSource{Path: p.dirs.pathOf(directory)}
+		return volume, nil
+	}
 	made, err := p.dirs.make(directory)
 	if err != nil {
 		return nil, err
 	}
-	size := claim.Spec.Resources.Requests[corev1.ResourceStorage]
 	if made {
 		p.warnIfLarge(claim, size)
 	}
+	volume.Spec.NodeAffinity = onNode(p.node)
+	volume.Spec.Local = &corev1.LocalVolumeSource{Path: p.dirs.pathOf(directory)}
+	return volume, nil
+}
+
+// newVolume is a claim's volume, but for where it is.
+func newVolume(claim *corev1.PersistentVolumeClaim, name string, size resource.Quantity) *corev1.PersistentVolume {
 	return &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:        name,
@@ -150,12 +168,8 @@ func (p *provisioner) volumeFor(claim *corev1.PersistentVolumeClaim, name string
 			AccessModes:                   claim.Spec.AccessModes,
 			VolumeMode:                    new(corev1.PersistentVolumeFilesystem),
 			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimDelete,
-			NodeAffinity:                  onNode(p.node),
-			PersistentVolumeSource: corev1.PersistentVolumeSource{
-				Local: &corev1.LocalVolumeSource{Path: p.dirs.pathOf(directory)},
-			},
 		},
-	}, nil
+	}
 }
 
 // warnIfLarge tells of a claim that cannot be filled. It gets its volume all the same: sizes in manifests are made for

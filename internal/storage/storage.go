@@ -53,6 +53,8 @@ type Options struct {
 	Dir string
 	// NodeName is the node that the volumes are tied to.
 	NodeName string
+	// Simulated makes volumes that hold nothing and that every node reaches, for nodes that run nothing.
+	Simulated bool
 	// Strict leaves claims alone that name a StorageClass which does not exist, as Kubernetes does everywhere else.
 	Strict bool
 	// Ready, if set, is called once, when claims are being served.
@@ -103,7 +105,7 @@ func run(ctx context.Context, client kubernetes.Interface, o Options) error {
 	defer cancel()
 
 	recorder := newRecorder(ctx, client)
-	source := &provisioner{dirs: dirs, node: o.NodeName, recorder: recorder}
+	source := &provisioner{dirs: dirs, node: o.NodeName, isSimulated: o.Simulated, recorder: recorder}
 	var workers sync.WaitGroup
 	loops := []func(context.Context){
 		newDefinedClasses(ctx, client, source, factory, &workers).Run,

@@ -333,6 +333,25 @@ func TestProvision(t *testing.T) {
 	})
 }
 
+// Where nodes are simulated, so are volumes: bound and released like others, and nothing on the disk.
+func TestProvisionSimulated(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.addClass(Class("local", true))
+		w.start(func(o *Options) { o.Simulated = true })
+		claim := w.addClaim("local", provisionedByUs)
+		spec := w.bind(claim).Spec
+		if spec.Local != nil || spec.NodeAffinity != nil || spec.HostPath == nil {
+			t.Fatalf("volume is %+v, want one of every node", spec)
+		}
+		if _, err := os.Lstat(spec.HostPath.Path); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s was made: %v", spec.HostPath.Path, err)
+		}
+		w.release(claim)
+		w.pass(time.Second)
+		w.wantNoVolume("pvc-data-db-0")
+	})
+}
+
 func TestProvisionTakesOverFromClass(t *testing.T) {
 	inWorld(t, func(w *world) {
 		class := Class("kept", false)

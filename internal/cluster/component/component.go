@@ -42,6 +42,7 @@ func parts() map[string]func(args []string) int {
 		"coredns":    runDNS,
 		"storage":    runStorage,
 		"controller": runController,
+		"nodes":      runNodes,
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	appsdefaults "k8s.io/kubernetes/pkg/apis/apps/v1"
 
 	"github.com/ordinal-dev/ordinal/internal/controller"
+	"github.com/ordinal-dev/ordinal/internal/nodes"
 	"github.com/ordinal-dev/ordinal/internal/storage"
 )
 
@@ -26,6 +27,7 @@ func runStorage(args []string) int {
 	flags := pflag.NewFlagSet("storage", pflag.ContinueOnError)
 	flags.StringVar(&o.Dir, "dir", "", "directory with one directory per volume")
 	flags.StringVar(&o.NodeName, "node", "", "node that has the volumes")
+	flags.BoolVar(&o.Simulated, "simulated", false, "make volumes that hold nothing")
 	flags.BoolVar(&o.Strict, "strict", false, "leave claims alone whose class nobody defined")
 	socket := flags.String("ready-socket", "", readySocketUsage)
 	o.Ready = func() { announce(*socket)() }
@@ -42,6 +44,23 @@ func runController(args []string) int {
 	o.Ready = func() { announce(*socket)() }
 	return runClient(flags, args, func(ctx context.Context, config *rest.Config) error {
 		return controller.Run(ctx, config, o)
+	})
+}
+
+// runNodes stands in for the nodes of a simulated cluster.
+func runNodes(args []string) int {
+	o := nodes.Options{}
+	flags := pflag.NewFlagSet("nodes", pflag.ContinueOnError)
+	flags.IntVar(&o.Count, "count", 1, "how many nodes there are")
+	flags.DurationVar(&o.PodDelay, "pod-delay", 0, "how long a pod takes to become ready")
+	capacity := flags.String("capacity", "", "what each node has")
+	socket := flags.String("ready-socket", "", readySocketUsage)
+	o.Ready = func() { announce(*socket)() }
+	return runClient(flags, args, func(ctx context.Context, config *rest.Config) (err error) {
+		if o.Capacity, err = nodes.ParseCapacity(*capacity); err != nil {
+			return err
+		}
+		return nodes.Run(ctx, config, o)
 	})
 }
 

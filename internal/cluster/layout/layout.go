@@ -92,6 +92,9 @@ func (d Data) Volumes() string { return d.Path("volumes") }
 // State is the file in which `ordinal up` publishes what its components do.
 func (d Data) State() string { return d.Path("state.json") }
 
+// Run holds the sockets of a simulated cluster, which has no part in RunDir.
+func (d Data) Run() string { return d.Path("run") }
+
 // Lock is held by the `ordinal up` that uses this data directory.
 func (d Data) Lock() string { return d.Path("lock") }
 
