@@ -13,6 +13,9 @@ export CGO_ENABLED := 0
 # Seconds over which `make bench-up` measures CPU.
 BENCH_IDLE ?= 300
 
+# Flags of `make bench`, such as -scale 0.1 -rounds 3.
+BENCH ?=
+
 # Which random worlds `make test-differential` compares, and how many.
 SEED ?= 1
 WORLDS ?= 20000
@@ -20,7 +23,7 @@ WORLDS ?= 20000
 # How long `make fuzz` runs each fuzz test.
 export FUZZTIME ?= 20s
 
-.PHONY: help deps build generate demo down test test-race test-differential fuzz e2e lint bench-up clean
+.PHONY: help deps build generate demo down test test-race test-differential fuzz e2e lint bench bench-up clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -59,6 +62,11 @@ e2e: deps build ## run the end-to-end tests: real pods in a cluster of their own
 
 lint: ## check format, imports, complexity, comments, the usual slips, and what `make generate` makes
 	@scripts/lint
+
+bench: build ## compare with kube-controller-manager's controller on the same work: BENCH='-scale 0.1 -rounds 3'
+	@go build -buildvcs=false -ldflags='-s -w' -o bin/.bench-incumbent ./bench/controllers/incumbent
+	@go build -buildvcs=false -o bin/.bench-controllers ./bench/controllers
+	@bin/.bench-controllers -json bin/bench.json -svg bin/bench.svg $(BENCH)
 
 bench-up: deps build ## measure start-up stages, memory and idle CPU of a cluster (about 8 minutes)
 	@go build -buildvcs=false -o bin/.bench-up ./bench/up

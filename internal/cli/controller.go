@@ -60,7 +60,7 @@ func newControllerCommand() *cobra.Command {
 	f.BoolVar(&o.Recreate, "recreate-strategy", o.Recreate,
 		"work on sets with the update strategy Recreate; needs an API server with the feature gate StatefulSetRecreateStrategy")
 	f.BoolVar(&o.Strict, "strict-upstream", o.Strict,
-		"do as Kubernetes' own controller does, also where that gets stuck; StatefulSetPolicies are not obeyed, and no conditions set")
+		"do as Kubernetes' own controller does, also where that gets stuck, and set no conditions; StatefulSetPolicies are obeyed all the same")
 	f.StringVar(&o.metrics.Address, "metrics-bind-address", "",
 		"`host:port` on which /metrics, /healthz and /readyz are served; off without it, and with TLS only unless it is loopback")
 	f.StringVar(&o.metrics.CertFile, "metrics-cert-file", "", "certificate for --metrics-bind-address, read anew when it is renewed")
