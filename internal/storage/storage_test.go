@@ -126,6 +126,8 @@ func (w *world) check(err error) {
 func (w *world) addClass(class *storagev1.StorageClass) {
 	w.Helper()
 	w.check(w.client.Tracker().Create(classesResource, class, ""))
+	// A claim that comes next must not overtake it: they are watched apart, and who is late is tried again much later.
+	synctest.Wait()
 }
 
 func (w *world) addVolume(volume *corev1.PersistentVolume) {
