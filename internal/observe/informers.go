@@ -174,7 +174,7 @@ func stripState(full corev1.ContainerState) corev1.ContainerState {
 		kept.Waiting = &corev1.ContainerStateWaiting{Reason: w.Reason, Message: w.Message}
 	}
 	if t := full.Terminated; t != nil {
-		kept.Terminated = &corev1.ContainerStateTerminated{ExitCode: t.ExitCode}
+		kept.Terminated = &corev1.ContainerStateTerminated{ExitCode: t.ExitCode, FinishedAt: t.FinishedAt}
 	}
 	return kept
 }

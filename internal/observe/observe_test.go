@@ -259,6 +259,7 @@ func TestStrip(t *testing.T) {
 		Volumes:    []corev1.Volume{{Name: "tmp"}, {Name: "data", VolumeSource: source}},
 		Containers: []corev1.Container{{Name: "main"}},
 	}
+	ended := metav1.NewTime(time.Unix(1, 0))
 	p.Status = corev1.PodStatus{
 		Phase:      corev1.PodRunning,
 		Reason:     "why",
@@ -268,7 +269,7 @@ func TestStrip(t *testing.T) {
 			Name: "main", Image: "img", ImageID: "sha", RestartCount: 3,
 			State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff", Message: "back-off"}},
 			LastTerminationState: corev1.ContainerState{
-				Terminated: &corev1.ContainerStateTerminated{ExitCode: 7, Message: "long", ContainerID: "id"},
+				Terminated: &corev1.ContainerStateTerminated{ExitCode: 7, FinishedAt: ended, Message: "long", ContainerID: "id"},
 			},
 		}},
 		InitContainerStatuses: []corev1.ContainerStatus{{Name: "init", Ready: true, AllocatedResources: corev1.ResourceList{}}},
@@ -283,7 +284,7 @@ func TestStrip(t *testing.T) {
 	wantUnready.Status.ContainerStatuses = []corev1.ContainerStatus{{
 		Name: "main", Image: "img", RestartCount: 3,
 		State:                corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff", Message: "back-off"}},
-		LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 7}},
+		LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 7, FinishedAt: ended}},
 	}}
 	wantUnready.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "init", Ready: true}}
 	bare := pod("web-1", "")

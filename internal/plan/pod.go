@@ -53,7 +53,7 @@ func (p *planner) keepsCurrent(n int) bool {
 		return true
 	}
 	if p.Set.Spec.UpdateStrategy.RollingUpdate != nil {
-		return n < p.span.Start+p.partition()
+		return n < p.span.Start+Partition(p.Set)
 	}
 	return p.comesBackAtCurrent(n)
 }
@@ -73,9 +73,9 @@ func (p *planner) countsCurrent() bool {
 	return p.strategy() == appsv1.RollingUpdateStatefulSetStrategyType && p.isOrdered()
 }
 
-// partition is how many ordinals from the start of the range an update leaves alone.
-func (p *planner) partition() int {
-	rolling := p.Set.Spec.UpdateStrategy.RollingUpdate
+// Partition is how many ordinals from the start of the range an update leaves alone.
+func Partition(set *appsv1.StatefulSet) int {
+	rolling := set.Spec.UpdateStrategy.RollingUpdate
 	if rolling == nil || rolling.Partition == nil {
 		return 0
 	}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/ordinal-dev/ordinal/api/v1alpha1"
+	"github.com/ordinal-dev/ordinal/internal/ordinal"
 	"github.com/ordinal-dev/ordinal/internal/podstate"
 	"github.com/ordinal-dev/ordinal/internal/policy"
 )
@@ -123,13 +124,15 @@ func (p *planner) count(r *Rollout) {
 	}
 }
 
-// firstUpdated is the lowest ordinal that the rollout may take.
-func (p *planner) firstUpdated() int {
-	if p.strategy() != appsv1.RollingUpdateStatefulSetStrategyType {
-		return p.span.Start
+// FirstUpdated is the lowest ordinal that a rollout of a set with these ordinals may take.
+func FirstUpdated(set *appsv1.StatefulSet, span ordinal.Range) int {
+	if set.Spec.UpdateStrategy.Type != appsv1.RollingUpdateStatefulSetStrategyType {
+		return span.Start
 	}
-	return p.span.Start + p.partition()
+	return span.Start + Partition(set)
 }
+
+func (p *planner) firstUpdated() int { return FirstUpdated(p.Set, p.span) }
 
 func (p *planner) hasUpdate(pod *corev1.Pod) bool {
 	return podstate.Revision(pod) == p.resolved.Update.Name
@@ -273,7 +276,9 @@ func (p *planner) remove(s slot, why Reason) Chain {
 		return nil
 	}
 	removal := DeletePod{Pod: refPod(s.pod), Reason: why, Evict: p.rules.Evict}
-	p.unsay(removal.Pod)
+	if s.pod.Annotations[v1alpha1.StopReasonAnnotation] != "" {
+		p.unsay(removal.Pod)
+	}
 	if !p.rules.Tell || s.pod.Annotations[v1alpha1.StopReasonAnnotation] == v1alpha1.StopUpdate {
 		return Chain{removal}
 	}

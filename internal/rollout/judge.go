@@ -12,6 +12,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 
 	"github.com/ordinal-dev/ordinal/api/v1alpha1"
+	"github.com/ordinal-dev/ordinal/internal/plan"
 	"github.com/ordinal-dev/ordinal/internal/podstate"
 	"github.com/ordinal-dev/ordinal/internal/policy"
 	"github.com/ordinal-dev/ordinal/internal/status"
@@ -156,7 +157,7 @@ func (s Subject) done(p Progress, update string) string {
 		return fmt.Sprintf("%s is rolled out: it is scaled to 0", s.Set.Name)
 	}
 	if len(p.Kept) > 0 {
-		text += fmt.Sprintf("; %s an earlier template because of the partition %d", have(p.Kept), partition(s.Set))
+		text += fmt.Sprintf("; %s an earlier template because of the partition %d", have(p.Kept), plan.Partition(s.Set))
 	}
 	return text
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/ordinal-dev/ordinal/api/v1alpha1"
 	"github.com/ordinal-dev/ordinal/internal/ordinal"
+	"github.com/ordinal-dev/ordinal/internal/plan"
 	"github.com/ordinal-dev/ordinal/internal/podstate"
 	"github.com/ordinal-dev/ordinal/internal/policy"
 )
@@ -53,14 +54,9 @@ func (p *Progress) IsDone() bool {
 
 // Measure counts the pods of the set whose revision is called update.
 func (s Subject) Measure(update string) Progress {
-	span := ordinal.RangeOf(s.Set, policy.Of(s.Policies).Reserved...)
-	p := Progress{Count: span.Count}
-	first := span.Start + partition(s.Set)
-	for n := range span.All() {
-		if n >= first {
-			p.Wanted++
-		}
-	}
+	span := policy.Of(s.Policies).Range(s.Set)
+	first := plan.FirstUpdated(s.Set, span)
+	p := Progress{Count: span.Count, Wanted: span.Count - span.Below(first)}
 	for _, m := range s.members() {
 		if !span.Contains(m.ordinal) || podstate.IsTerminating(m.pod) {
 			continue
@@ -106,13 +102,4 @@ func (s Subject) members() []member {
 	}
 	slices.SortFunc(all, func(a, b member) int { return cmp.Compare(a.ordinal, b.ordinal) })
 	return all
-}
-
-// partition is how many of the lowest ordinals a rolling update leaves alone.
-func partition(set *appsv1.StatefulSet) int {
-	u := set.Spec.UpdateStrategy
-	if u.Type != appsv1.RollingUpdateStatefulSetStrategyType || u.RollingUpdate == nil || u.RollingUpdate.Partition == nil {
-		return 0
-	}
-	return int(*u.RollingUpdate.Partition)
 }

@@ -6,6 +6,7 @@ package rollout_test
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -294,5 +295,24 @@ REVISION   NAME       AGE    STATE     PODS   CHANGE-CAUSE
 `
 	if got := out.String(); got != want[1:] {
 		t.Errorf("got\n%s\nwant\n%s", got, want[1:])
+	}
+}
+
+// Which ordinals count is what the controller makes of the policies: of two, none says which are reserved.
+func TestMeasureCountsAsThePlanner(t *testing.T) {
+	reserving := policy("a", v1alpha1.RolloutPolicy{}, func(p *v1alpha1.StatefulSetPolicy) {
+		p.Spec.Scaling = &v1alpha1.ScalingPolicy{ReservedOrdinals: []intstr.IntOrString{intstr.FromInt32(1)}}
+	})
+	one := subject("uuu", policies(reserving)).Measure(after)
+	if one.Wanted != 3 || one.Available != 2 {
+		t.Errorf("with ordinal 1 reserved, %d of %d count", one.Available, one.Wanted)
+	}
+	two := subject("uuu", policies(reserving, policy("b", v1alpha1.RolloutPolicy{}))).Measure(after)
+	if two.Wanted != 3 || two.Available != 3 {
+		t.Errorf("with two policies, %d of %d count", two.Available, two.Wanted)
+	}
+	huge := subject("uuu", partition(1), func(s *rollout.Subject) { s.Set.Spec.Replicas = new(int32(math.MaxInt32)) }).Measure(after)
+	if huge.Wanted != math.MaxInt32-1 {
+		t.Errorf("of a huge set %d count", huge.Wanted)
 	}
 }
