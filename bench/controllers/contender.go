@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ordinal-dev/ordinal/bench/rig"
 	"github.com/ordinal-dev/ordinal/internal/cluster/supervise"
 )
 
@@ -174,7 +175,7 @@ func awaitWatching(ctx context.Context, log *auditLog, who string) error {
 				missing = slices.DeleteFunc(missing, func(kind string) bool { return kind == r.Object.Resource })
 			}
 		}
-		if err := pause(ctx, 50*time.Millisecond); err != nil {
+		if err := rig.Pause(ctx, 50*time.Millisecond); err != nil {
 			return fmt.Errorf("%s does not watch %v: %w", who, missing, err)
 		}
 	}
@@ -190,7 +191,7 @@ func awaitQuiet(ctx context.Context, log *auditLog, quiet time.Duration) error {
 		return err
 	}
 	for since := time.Now(); time.Since(since) < quiet; {
-		if err := pause(ctx, 50*time.Millisecond); err != nil {
+		if err := rig.Pause(ctx, 50*time.Millisecond); err != nil {
 			return fmt.Errorf("wait until no requests come: %w", err)
 		}
 		size, err := log.size()

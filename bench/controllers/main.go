@@ -21,6 +21,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/ordinal-dev/ordinal/bench/rig"
 )
 
 // options are the command's flags.
@@ -82,7 +84,7 @@ func run(ctx context.Context, o options) error {
 	if err := o.validate(); err != nil {
 		return err
 	}
-	report := &report{Machine: machine(), Load: loadAverage(), Scale: o.scale, Workers: o.workers}
+	report := &report{Machine: rig.Machine(), Load: rig.LoadAverage(), Scale: o.scale, Workers: o.workers}
 	began := time.Now()
 	// What was measured until it failed or was interrupted is told all the same.
 	err := measureAll(ctx, o, report)
@@ -162,7 +164,7 @@ func (b *bench) rounds(ctx context.Context, l limits, rounds int, scale float64)
 				order = []string{ours, incumbent}
 			}
 			for _, who := range order {
-				progress("round %d of %d, limits %s: %s, %s", round, rounds, l, s.name, who)
+				rig.Progress("round %d of %d, limits %s: %s, %s", round, rounds, l, s.name, who)
 				t := &turn{bench: b, stage: s, who: who, round: round, limits: l}
 				if err := t.run(ctx); err != nil {
 					return fmt.Errorf("%s, round %d, %s: %w", s.name, round, who, err)
@@ -171,21 +173,4 @@ func (b *bench) rounds(ctx context.Context, l limits, rounds int, scale float64)
 		}
 	}
 	return nil
-}
-
-// progress tells on standard error what is done now, so that standard output holds the tables alone.
-func progress(format string, args ...any) {
-	fmt.Fprintf(os.Stderr, format+"\n", args...)
-}
-
-// pause waits, unless ctx ends first.
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

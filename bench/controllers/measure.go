@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/ordinal-dev/ordinal/bench/rig"
 )
 
 // scenario is a piece of work that is measured.
@@ -188,7 +190,7 @@ func (t *turn) measure(ctx context.Context, s scenario) error {
 	r.Seconds = end.Sub(began).Seconds()
 	r.NextWrite, r.NextStep = latencies(t.kubelet.take(), requests, s.step)
 	if s.goal != nil {
-		if err := pause(ctx, t.options.settle); err != nil {
+		if err := rig.Pause(ctx, t.options.settle); err != nil {
 			return err
 		}
 	}
@@ -199,7 +201,7 @@ func (t *turn) measure(ctx context.Context, s scenario) error {
 		return err
 	}
 	t.report.Results = append(t.report.Results, r)
-	progress("  %s: %.2f s, %.2f s of CPU (API server %.2f s), %d writes, %d events", s.name, r.Seconds, r.CPUSeconds, r.ServerCPUSeconds,
+	rig.Progress("  %s: %.2f s, %.2f s of CPU (API server %.2f s), %d writes, %d events", s.name, r.Seconds, r.CPUSeconds, r.ServerCPUSeconds,
 		r.Writes, r.EventWrites)
 	return nil
 }

@@ -6,7 +6,6 @@ package main
 import (
 	"fmt"
 	"os"
-	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -94,30 +93,4 @@ func number(content, name string) int64 {
 		}
 	}
 	return 0
-}
-
-// machine names what the numbers depend on.
-func machine() string {
-	model := runtime.GOARCH
-	cpuinfo, _ := os.ReadFile("/proc/cpuinfo")
-	for line := range strings.Lines(string(cpuinfo)) {
-		if key, value, found := strings.Cut(line, ":"); found && strings.TrimSpace(key) == "model name" {
-			model = strings.TrimSpace(value)
-			break
-		}
-	}
-	meminfo, _ := os.ReadFile("/proc/meminfo")
-	release, _ := os.ReadFile("/proc/sys/kernel/osrelease")
-	return fmt.Sprintf("%s, %d cores, %.0f GB of memory, Linux %s",
-		model, runtime.NumCPU(), float64(kib(string(meminfo), "MemTotal"))/1e9, strings.TrimSpace(string(release)))
-}
-
-// loadAverage is that of the last minute, so that a table from a busy machine shows that it is one.
-func loadAverage() string {
-	content, err := os.ReadFile("/proc/loadavg")
-	if err != nil {
-		return "unknown"
-	}
-	load, _, _ := strings.Cut(string(content), " ")
-	return load
 }

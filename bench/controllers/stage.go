@@ -11,6 +11,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/ordinal-dev/ordinal/bench/rig"
 )
 
 const (
@@ -228,6 +230,6 @@ func (t *turn) restartAndRest(ctx context.Context) error {
 		return err
 	}
 	return t.measure(ctx, scenario{
-		name: atRest, pods: f.pods(), act: func(ctx context.Context) error { return pause(ctx, t.options.rest) },
+		name: atRest, pods: f.pods(), act: func(ctx context.Context) error { return rig.Pause(ctx, t.options.rest) },
 	})
 }

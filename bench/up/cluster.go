@@ -20,6 +20,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/ordinal-dev/ordinal/bench/rig"
 )
 
 const (
@@ -248,7 +250,7 @@ func until(ctx context.Context, condition func() (bool, error)) error {
 		if done, err := condition(); done || err != nil {
 			return err
 		}
-		if err := pause(ctx, poll); err != nil {
+		if err := rig.Pause(ctx, poll); err != nil {
 			return err
 		}
 	}
@@ -279,7 +281,7 @@ func (c *cluster) components(ctx context.Context) (map[int]string, error) {
 
 // idle waits for things to settle, then measures what each part uses over some time.
 func (c *cluster) idle(ctx context.Context, settle, idle time.Duration) ([]part, time.Duration, error) {
-	if err := pause(ctx, settle); err != nil {
+	if err := rig.Pause(ctx, settle); err != nil {
 		return nil, 0, err
 	}
 	names, err := c.components(ctx)
@@ -291,7 +293,7 @@ func (c *cluster) idle(ctx context.Context, settle, idle time.Duration) ([]part,
 		return nil, 0, err
 	}
 	began := time.Now()
-	if err := pause(ctx, idle); err != nil {
+	if err := rig.Pause(ctx, idle); err != nil {
 		return nil, 0, err
 	}
 	after, err := processes(os.DirFS("/proc"))

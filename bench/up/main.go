@@ -18,6 +18,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"github.com/ordinal-dev/ordinal/bench/rig"
 )
 
 // options are the command's flags.
@@ -52,7 +54,7 @@ func run(ctx context.Context, o options) (err error) {
 	if err != nil {
 		return err
 	}
-	load := loadAverage()
+	load := rig.LoadAverage()
 	dir, err := os.MkdirTemp(o.dir, "ordinal-bench-")
 	if err != nil {
 		return err
@@ -66,7 +68,7 @@ func run(ctx context.Context, o options) (err error) {
 	if err != nil {
 		return err
 	}
-	m.machine, m.load = machine(), load
+	m.machine, m.load = rig.Machine(), load
 	return m.print(os.Stdout)
 }
 
@@ -84,13 +86,13 @@ type measurement struct {
 func measure(ctx context.Context, c *cluster, o options, image string) (*measurement, error) {
 	m := &measurement{}
 	var err error
-	progress("first start, with an empty data directory")
+	rig.Progress("first start, with an empty data directory")
 	if m.first, err = c.start(ctx, workload{manifest: o.manifest, images: []string{image}}); err != nil {
 		return nil, err
 	}
 	var again, fresh []stages
 	for n := range o.starts {
-		progress("later start %d of %d, the set is there already", n+1, o.starts)
+		rig.Progress("later start %d of %d, the set is there already", n+1, o.starts)
 		s, err := c.restart(ctx, workload{})
 		if err != nil {
 			return nil, err
@@ -98,7 +100,7 @@ func measure(ctx context.Context, c *cluster, o options, image string) (*measure
 		again = append(again, s)
 	}
 	for n := range o.starts {
-		progress("later start %d of %d, the set is applied anew", n+1, o.starts)
+		rig.Progress("later start %d of %d, the set is applied anew", n+1, o.starts)
 		if err := c.deleteSet(ctx, o.manifest); err != nil {
 			return nil, err
 		}
@@ -109,28 +111,11 @@ func measure(ctx context.Context, c *cluster, o options, image string) (*measure
 		fresh = append(fresh, s)
 	}
 	m.again, m.fresh = median(again), median(fresh)
-	progress("idle: %s to settle, then %s", o.settle, o.idle)
+	rig.Progress("idle: %s to settle, then %s", o.settle, o.idle)
 	if m.parts, m.idle, err = c.idle(ctx, o.settle, o.idle); err != nil {
 		return nil, err
 	}
 	return m, nil
-}
-
-// progress tells on standard error what is done now, so that standard output holds the table alone.
-func progress(format string, args ...any) {
-	fmt.Fprintf(os.Stderr, format+"\n", args...)
-}
-
-// pause waits, unless ctx ends first.
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // runQuietly runs a program and shows what it said only if it failed.

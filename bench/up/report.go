@@ -6,8 +6,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -68,40 +66,4 @@ func (m *measurement) print(w io.Writer) error {
 
 func (m *measurement) row(w io.Writer, p part) {
 	fmt.Fprintf(w, "| %s | %d | %.0f MB | %.2f %% |\n", p.name, p.count, float64(p.memory)/1e6, 100*p.cpu.Seconds()/m.idle.Seconds())
-}
-
-// machine names what the numbers depend on.
-func machine() string {
-	model := field("/proc/cpuinfo", "model name")
-	if model == "" {
-		model = runtime.GOARCH
-	}
-	var kib float64
-	_, _ = fmt.Sscan(field("/proc/meminfo", "MemTotal"), &kib)
-	release, _ := os.ReadFile("/proc/sys/kernel/osrelease")
-	return fmt.Sprintf("%s, %d cores, %.0f GB of memory, Linux %s", model, runtime.NumCPU(), kib*1024/1e9, strings.TrimSpace(string(release)))
-}
-
-// field is the value of the first line of a file that begins with a name and a colon.
-func field(file, name string) string {
-	content, err := os.ReadFile(file)
-	if err != nil {
-		return ""
-	}
-	for line := range strings.Lines(string(content)) {
-		if key, value, found := strings.Cut(line, ":"); found && strings.TrimSpace(key) == name {
-			return strings.TrimSpace(value)
-		}
-	}
-	return ""
-}
-
-// loadAverage is that of the last minute, so that a table from a busy machine shows that it is one.
-func loadAverage() string {
-	content, err := os.ReadFile("/proc/loadavg")
-	if err != nil {
-		return "unknown"
-	}
-	load, _, _ := strings.Cut(string(content), " ")
-	return load
 }
