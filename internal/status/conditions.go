@@ -295,8 +295,8 @@ func (c scene) degraded() appsv1.StatefulSetCondition {
 	return condition
 }
 
-// refusal is what was not created. While a pod waits to be tried again, its refusal before counts. Of several pods, the one
-// that was told of before is told of again.
+// refusal is what was not created. Until a pod that was refused is there, its refusal before counts, also while it is not its
+// turn. Of several pods, the one that was told of before is told of again.
 func (c scene) refusal() (reason, message string) {
 	old := ""
 	if d := find(c.snapshot.Set.Status.Conditions, Degraded); d != nil && d.Reason == ReasonFailedCreate {
@@ -314,6 +314,9 @@ func (c scene) refusal() (reason, message string) {
 			texts[w.On.Name] = cmp.Or(texts[w.On.Name], old)
 		}
 	}
+	if old != "" {
+		c.addMissing(texts, old)
+	}
 	for pod, text := range texts {
 		if strings.HasPrefix(old, refused(pod)) {
 			return ReasonFailedCreate, text
@@ -323,6 +326,15 @@ func (c scene) refusal() (reason, message string) {
 		return "", ""
 	}
 	return ReasonFailedCreate, first
+}
+
+// addMissing gives a text to the pods that were refused before and are still not there.
+func (c scene) addMissing(texts map[string]string, text string) {
+	for pod := range c.snapshot.CreateAfter {
+		if !slices.ContainsFunc(c.members, func(m member) bool { return m.Name == pod }) {
+			texts[pod] = cmp.Or(texts[pod], text)
+		}
+	}
 }
 
 // refusalOf is the pod that a failed creation is for, and what there is to tell of it; empty for other outcomes.

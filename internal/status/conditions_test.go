@@ -602,3 +602,44 @@ func TestNoConditionsOfASetThatGoes(t *testing.T) {
 		t.Errorf("conditions are\n%sinstead of\n%s", got, before)
 	}
 }
+
+// A refusal is told on while a pod before the refused one is not ready, and no longer once the refused pod is there.
+func TestRefusalOutlivesItsTurn(t *testing.T) {
+	w := settled(t, withoutClaims)
+	delete(w.Pods, "web-2")
+	refuse[plan.CreatePod](w, "no")
+	look := func(after time.Time) string {
+		t.Helper()
+		s := w.Snapshot()
+		s.CreateAfter = map[string]time.Time{"web-2": after}
+		p := plan.Make(s)
+		set := w.Set.DeepCopy()
+		set.Status, _ = status.Settle(s, p, w.Apply(p))
+		w.Set = set
+		lines := strings.Split(strings.TrimSpace(tell(set.Status)), "\n")
+		return lines[len(lines)-1]
+	}
+	const want = "Degraded True FailedCreate: pod web-2 is refused: no, since 2026-01-01T00:00:06Z"
+	ready := func(is corev1.ConditionStatus) {
+		w.Now = w.Now.Add(time.Second)
+		w.Change("web-1", func(p *corev1.Pod) { p.Status.Conditions[0].Status = is })
+	}
+	if got := look(time.Time{}); got != want {
+		t.Errorf("at first: %s", got)
+	}
+	ready(corev1.ConditionFalse)
+	if got := look(w.Now.Add(time.Hour)); got != want {
+		t.Errorf("while web-1 is not ready: %s", got)
+	}
+	if got := look(w.Now.Add(-time.Second)); got != want {
+		t.Errorf("when its pause is over: %s", got)
+	}
+	ready(corev1.ConditionTrue)
+	if got := look(w.Now.Add(time.Hour)); got != want {
+		t.Errorf("when web-1 is ready again: %s", got)
+	}
+	w.Refuse = nil
+	if got := look(w.Now); got != "Degraded False AsExpected:" {
+		t.Errorf("when it is there: %s", got)
+	}
+}
