@@ -298,10 +298,7 @@ func (c scene) degraded() appsv1.StatefulSetCondition {
 // refusal is what was not created. Until a pod that was refused is there, its refusal before counts, also while it is not its
 // turn. Of several pods, the one that was told of before is told of again.
 func (c scene) refusal() (reason, message string) {
-	old := ""
-	if d := find(c.snapshot.Set.Status.Conditions, Degraded); d != nil && d.Reason == ReasonFailedCreate {
-		old = withoutSince(d.Message)
-	}
+	old := c.toldRefusal()
 	texts := map[string]string{}
 	first := ""
 	for _, o := range c.outcomes {
@@ -326,6 +323,15 @@ func (c scene) refusal() (reason, message string) {
 		return "", ""
 	}
 	return ReasonFailedCreate, first
+}
+
+// toldRefusal is the refusal that the set's status tells; empty if it tells none.
+func (c scene) toldRefusal() string {
+	d := find(c.snapshot.Set.Status.Conditions, Degraded)
+	if d == nil || d.Reason != ReasonFailedCreate {
+		return ""
+	}
+	return withoutSince(d.Message)
 }
 
 // addMissing gives a text to the pods that were refused before and are still not there.
