@@ -17,8 +17,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 
 	"github.com/ordinal-dev/ordinal/internal/observe"
@@ -35,12 +35,17 @@ const callTimeout = 30 * time.Second
 // errSetGone is why nothing is adopted: the set is being deleted, or is another by now.
 var errSetGone = errors.New("the set is gone or going")
 
+// Recorder takes note of events. It never waits.
+type Recorder interface {
+	Event(object runtime.Object, kind, reason, message string)
+}
+
 // Applier carries out plans.
 type Applier struct {
 	Client kubernetes.Interface
 	// Policies writes their statuses; nil if there are none.
 	Policies  observe.PolicyClient
-	Recorder  record.EventRecorder
+	Recorder  Recorder
 	Watermark *observe.Watermark
 	Metrics   *telemetry.Metrics
 }

@@ -36,6 +36,7 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"github.com/ordinal-dev/ordinal/api/v1alpha1"
+	"github.com/ordinal-dev/ordinal/internal/apply"
 	"github.com/ordinal-dev/ordinal/internal/observe"
 	"github.com/ordinal-dev/ordinal/internal/sim"
 )
@@ -60,7 +61,7 @@ type cluster struct {
 	// api, if set, is what the controller has to do with instead of client.
 	api kubernetes.Interface
 	// recorder, if set, gets the events instead.
-	recorder record.EventRecorder
+	recorder apply.Recorder
 
 	mu      sync.Mutex
 	version int
@@ -136,7 +137,7 @@ func (c *cluster) run(o Options) (stop func()) {
 // control starts the controller.
 func (c *cluster) control(ctx context.Context, wg *sync.WaitGroup, o Options) {
 	c.t.Helper()
-	var recorder record.EventRecorder = c.events
+	var recorder apply.Recorder = c.events
 	if c.recorder != nil {
 		recorder = c.recorder
 	}

@@ -14,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 
@@ -48,7 +47,7 @@ type Controller struct {
 }
 
 // New makes a controller.
-func New(client kubernetes.Interface, recorder record.EventRecorder, o Options) (*Controller, error) {
+func New(client kubernetes.Interface, recorder apply.Recorder, o Options) (*Controller, error) {
 	o = o.withDefaults()
 	informers, err := observe.NewInformers(client, o.Policies, o.Resync)
 	if err != nil {

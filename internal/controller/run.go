@@ -11,21 +11,19 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
-	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
-	"k8s.io/client-go/tools/record"
 
+	"github.com/ordinal-dev/ordinal/internal/events"
 	"github.com/ordinal-dev/ordinal/internal/observe"
 	"github.com/ordinal-dev/ordinal/internal/telemetry"
 )
@@ -99,13 +97,11 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	if err != nil {
 		return err
 	}
-	broadcaster := newBroadcaster(context.WithoutCancel(ctx))
-	defer broadcaster.Shutdown()
-	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: eventClient.CoreV1().Events("")})
-	recorder := broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: telemetry.Component})
+	log := events.New(eventClient.CoreV1(), telemetry.Component)
+	defer writeEvents(ctx, log)()
 
 	work := func(ctx context.Context) error {
-		c, err := New(client, recorder, o)
+		c, err := New(client, log, o)
 		if err != nil {
 			return err
 		}
@@ -157,13 +153,15 @@ type roundTripper func(*http.Request) (*http.Response, error)
 // RoundTrip carries out a request.
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// newBroadcaster groups events that are alike, and drops none: client-go's own limit is 25 per set.
-func newBroadcaster(ctx context.Context) record.EventBroadcaster {
-	return record.NewBroadcaster(record.WithContext(ctx), record.WithCorrelatorOptions(record.CorrelatorOptions{
-		BurstSize: 100_000,
-		QPS:       1000,
-		MaxEvents: 100,
-	}))
+// writeEvents writes events until the function that it gives is called, which returns when those that wait are written.
+func writeEvents(ctx context.Context, log *events.Log) (stop func()) {
+	writing, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var wg sync.WaitGroup
+	wg.Go(func() { log.Run(writing) })
+	return func() {
+		cancel()
+		wg.Wait()
+	}
 }
 
 // lead does the work while this process is the elected leader. The lease is given back when the work has ended, so that no
