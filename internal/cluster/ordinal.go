@@ -25,9 +25,10 @@ func (h *host) storage() supervise.Process {
 	return h.announced(p)
 }
 
-// controller is Ordinal's StatefulSet controller.
+// controller is Ordinal's StatefulSet controller, alone in its cluster and so without leader election.
 func (h *host) controller() supervise.Process {
-	p := h.child("controller", "--kubeconfig="+h.data.ComponentKubeconfig("controller"))
+	p := h.process("controller", filepath.Join(h.binDir, layout.Controller),
+		"--kubeconfig="+h.data.ComponentKubeconfig("controller"), "--leader-elect=false")
 	return h.announced(p)
 }
 

@@ -157,6 +157,7 @@ func (c *Controller) sync(ctx context.Context, key observe.Key, now time.Time) (
 	memory.tell(&snapshot)
 
 	todo := plan.Make(snapshot)
+	memory.found = todo.Found
 	outcomes := c.applier.Apply(ctx, snapshot.Set, todo)
 	memory.learn(outcomes, now)
 	for _, w := range memory.news(todo.Waits) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ordinal-dev/ordinal/internal/observe"
 	"github.com/ordinal-dev/ordinal/internal/plan"
+	"github.com/ordinal-dev/ordinal/internal/revision"
 )
 
 const (
@@ -60,6 +61,8 @@ type memory struct {
 	evictions  backoff
 	// unstuck are the pods that were deleted because they were stuck, until they are made again.
 	unstuck map[string]bool
+	// found is the update revision that the last plan found.
+	found revision.Found
 	// announced are the waits of the last plan, so that each is told once.
 	announced map[announcement]bool
 }
@@ -77,7 +80,7 @@ func newMemory(strict bool) *memory {
 // tell puts into a snapshot what is remembered.
 func (m *memory) tell(s *plan.Snapshot) {
 	s.CreateAfter, s.ReplaceAfter, s.EvictAfter = m.creates.until(), m.replaces.until(), m.evictions.until()
-	s.Unstuck = maps.Clone(m.unstuck)
+	s.Unstuck, s.Found = maps.Clone(m.unstuck), m.found
 }
 
 // announcement is what makes a wait worth to be told again.

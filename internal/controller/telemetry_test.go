@@ -19,11 +19,27 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 
+	"github.com/ordinal-dev/ordinal/internal/apply"
 	"github.com/ordinal-dev/ordinal/internal/events"
 	"github.com/ordinal-dev/ordinal/internal/telemetry"
 )
+
+// spaced lets a moment pass between two events, so that not all pods of a Parallel set are made at once: client-go's fake holds
+// no more than 100 changes that nobody has seen.
+type spaced struct {
+	apply.Recorder
+	turn chan struct{}
+}
+
+func (s spaced) Event(o runtime.Object, kind, reason, message string) {
+	s.turn <- struct{}{}
+	<-time.After(time.Nanosecond)
+	s.Recorder.Event(o, kind, reason, message)
+	<-s.turn
+}
 
 // client-go by itself drops all but about 25 events of a set, and all that come while 1000 wait.
 func TestNoEventIsLost(t *testing.T) {
@@ -32,14 +48,14 @@ func TestNoEventIsLost(t *testing.T) {
 		t.Run(string(policy), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := newCluster(t)
-				// Not all at once: client-go's fake holds no more than 100 changes.
+				// Nor are all ready at once.
 				c.readyAfter = func(pod *corev1.Pod) time.Duration {
 					return time.Duration(pod.Name[len(pod.Name)-1]%4) * 100 * time.Millisecond
 				}
 				sink := fake.NewClientset()
 				log := events.New(sink.CoreV1(), telemetry.Component)
 				stop := writeEvents(t.Context(), log)
-				c.recorder = log
+				c.recorder = spaced{log, make(chan struct{}, 1)}
 				defer c.run(Options{})()
 				c.create(setsResource, newSet(func(s *appsv1.StatefulSet) {
 					s.Spec.Replicas, s.Spec.PodManagementPolicy = new(int32(pods)), policy

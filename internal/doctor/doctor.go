@@ -100,7 +100,7 @@ func run(ctx context.Context, h *host, o Options) []Result {
 		checkMemory,
 	}
 	if o.Simulate {
-		checks = []check{checkPorts, checkDataDir, checkDisk, checkMemory}
+		checks = []check{checkPrograms, checkPorts, checkDataDir, checkDisk, checkMemory}
 	}
 	var results []Result
 	for _, c := range checks {

@@ -68,7 +68,7 @@ func healthy() *world {
 	for _, program := range []string{
 		"/usr/sbin/runc", "/usr/sbin/nft", "/usr/sbin/iptables", "/usr/bin/mount", "/usr/bin/umount",
 		"/usr/lib/cni/bridge", "/usr/lib/cni/host-local", "/usr/lib/cni/portmap",
-		"/opt/ordinal/containerd", "/opt/ordinal/containerd-shim-runc-v2", "/opt/ordinal/atmostone",
+		"/opt/ordinal/containerd", "/opt/ordinal/containerd-shim-runc-v2", "/opt/ordinal/atmostone", "/opt/ordinal/ordinal-controller",
 	} {
 		w.files[name(program)] = &fstest.MapFile{Mode: 0o755}
 	}

@@ -117,17 +117,24 @@ func checkTools(_ context.Context, h *host, _ Options) []Result {
 
 // checkPrograms looks for what the build puts beside our own binary.
 func checkPrograms(_ context.Context, h *host, o Options) []Result {
+	programs := []string{layout.Controller}
+	if !o.Simulate {
+		programs = append(programs, "containerd", "containerd-shim-runc-v2", layout.StartHook)
+	}
 	var missing []string
-	for _, program := range []string{"containerd", "containerd-shim-runc-v2", layout.StartHook} {
+	for _, program := range programs {
 		if !h.executable(path.Join(o.BinDir, program)) {
 			missing = append(missing, program)
 		}
 	}
-	if !h.exists(path.Join(o.BinDir, layout.PauseArchive)) {
+	if !o.Simulate && !h.exists(path.Join(o.BinDir, layout.PauseArchive)) {
 		missing = append(missing, layout.PauseArchive)
 	}
 	if len(missing) > 0 {
 		return fail("programs", "make build", "%s: not in %s, where ordinal itself is", strings.Join(missing, ", "), o.BinDir)
 	}
-	return pass("programs", "containerd, its shim, the start hook and the pause image in %s", o.BinDir)
+	if o.Simulate {
+		return pass("programs", "%s in %s", layout.Controller, o.BinDir)
+	}
+	return pass("programs", "the controller, containerd, its shim, the start hook and the pause image in %s", o.BinDir)
 }

@@ -47,12 +47,16 @@ func (p *planner) resolve() bool {
 		Revisions: p.revisions,
 		Defaulter: p.Options.Defaulter,
 		Bytewise:  p.Options.BytewiseRevisions,
+		Found:     p.Found,
 	})
 	if err != nil {
 		p.waitForSet(WaitBadTemplate)
 		return false
 	}
-	p.resolved = answer
+	p.resolved, p.plan.Found = answer, answer.Found
+	if answer.Exact {
+		p.update = &p.Set.Spec.Template
+	}
 	p.judge()
 	going := p.Set.DeletionTimestamp != nil
 	if !going || answer.Change != revision.Create {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/ordinal-dev/ordinal/api/v1alpha1"
 	"github.com/ordinal-dev/ordinal/internal/ordinal"
+	"github.com/ordinal-dev/ordinal/internal/revision"
 )
 
 // Plan is what a set needs now, and what it waits for.
@@ -29,6 +30,8 @@ type Plan struct {
 	Requeue time.Time
 	// Revisions are the names that the set's status has to tell. They are unknown when the template could not be recorded.
 	Revisions Revisions
+	// Found is to be given along with the next snapshot of the set.
+	Found revision.Found
 	// Recreate tells how far the Recreate strategy has come.
 	Recreate RecreatePhase
 	// Rollout tells how far the rollout of the set's template has come.

@@ -22,9 +22,9 @@ import (
 // newPod is the pod to create for ordinal n. It is false when the revision that the pod has to be made from cannot be read,
 // which is then waited for.
 func (p *planner) newPod(n int) (*corev1.Pod, bool) {
-	r, cached := p.revisionFor(n), &p.update
-	if r == p.resolved.Current {
-		cached = &p.current
+	r, cached := p.revisionFor(n), &p.current
+	if r == p.resolved.Update {
+		cached = &p.update
 	}
 	if *cached == nil {
 		template, err := revision.Template(p.Set, r)

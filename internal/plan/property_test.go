@@ -126,6 +126,16 @@ func TestOrderOfInputsDoesNotMatter(t *testing.T) {
 	})
 }
 
+// What the plan before found spares work and changes nothing.
+func TestWhatWasFoundChangesNothing(t *testing.T) {
+	property(t, func(t *rapid.T, d drawn) {
+		d.Found = d.plan.Found
+		if again := plan.Make(d.Snapshot); !reflect.DeepEqual(again, d.plan) {
+			t.Fatalf("with what was found comes\n%sinstead of\n%s", again.String(d.Now), d.plan.String(d.Now))
+		}
+	})
+}
+
 func TestSnapshotsAreOnlyRead(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := sim.Draw(chooser(t), sim.Limits{})

@@ -13,6 +13,7 @@ import (
 
 	"github.com/ordinal-dev/ordinal/api/v1alpha1"
 	"github.com/ordinal-dev/ordinal/internal/claim"
+	"github.com/ordinal-dev/ordinal/internal/revision"
 )
 
 // AnyPod stands for the name of any pod.
@@ -40,6 +41,8 @@ type Snapshot struct {
 	// Unstuck are the names of pods that were replaced because they were stuck at a revision that is not wanted. They come
 	// back at the update revision, whatever the set's status counts. It does no harm if this is forgotten.
 	Unstuck map[string]bool
+	// Found is what the plan before found; zero for nothing. It spares a search, and does no harm if it is forgotten.
+	Found revision.Found
 	// Policies are those that name the set.
 	Policies []*v1alpha1.StatefulSetPolicy
 	// Rivals are other sets of the namespace whose claims bear the same names.

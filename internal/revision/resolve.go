@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // Change tells what has to be written so that the update revision exists as it should.
@@ -32,6 +33,17 @@ type Question struct {
 	Defaulter func(*appsv1.StatefulSet)
 	// Bytewise turns the comparison through the Defaulter off.
 	Bytewise bool
+	// Found is what was found before; zero for nothing.
+	Found Found
+}
+
+// Found is the update revision that was found for one generation of a set, whose template does not change within it. To find
+// it takes longer than all else in a sync that has nothing to do.
+type Found struct {
+	set        types.UID
+	generation int64
+	name       string
+	exact      bool
 }
 
 // Answer names the two revisions of a set.
@@ -43,10 +55,43 @@ type Answer struct {
 	Change Change
 	// Number is the revision number that Bump has to write.
 	Number int64
+	// Exact means that Update exists and holds the very template that the set has.
+	Exact bool
+	// Found is to be given along with the next question about the set.
+	Found Found
 }
 
 // Resolve finds the current and the update revision of a set.
 func Resolve(q Question) (Answer, error) {
+	a, known := q.known()
+	if !known {
+		var err error
+		if a, err = q.search(); err != nil {
+			return Answer{}, err
+		}
+	}
+	a.Current = a.Update
+	for _, r := range q.Revisions {
+		if r.Name == q.Set.Status.CurrentRevision {
+			a.Current = r
+		}
+	}
+	return a, nil
+}
+
+// known gives the update revision that was found before, as long as it is the newest.
+func (q Question) known() (Answer, bool) {
+	n := len(q.Revisions)
+	f := q.Found
+	if n == 0 || f.name == "" || f.set != q.Set.UID || f.generation != q.Set.Generation || f.name != q.Revisions[n-1].Name {
+		return Answer{}, false
+	}
+	newest := q.Revisions[n-1]
+	return Answer{Update: newest, Change: Keep, Number: newest.Revision + 1, Exact: f.exact, Found: f}, true
+}
+
+// search compares the set's template with its revisions.
+func (q Question) search() (Answer, error) {
 	next := int64(1)
 	if n := len(q.Revisions); n > 0 {
 		next = q.Revisions[n-1].Revision + 1
@@ -57,18 +102,15 @@ func Resolve(q Question) (Answer, error) {
 	}
 	a := Answer{Update: proposed, Change: Create, Number: next}
 	if equal, newest := find(q.Revisions, proposed); equal != nil {
-		a.Update, a.Change = equal, Bump
+		a.Update, a.Change, a.Exact = equal, Bump, true
 		if newest {
 			a.Change = Keep
 		}
 	} else if same := q.newestIfSame(proposed); same != nil {
 		a.Update, a.Change = same, Keep
 	}
-	a.Current = a.Update
-	for _, r := range q.Revisions {
-		if r.Name == q.Set.Status.CurrentRevision {
-			a.Current = r
-		}
+	if a.Change == Keep {
+		a.Found = Found{set: q.Set.UID, generation: q.Set.Generation, name: a.Update.Name, exact: a.Exact}
 	}
 	return a, nil
 }

@@ -241,6 +241,45 @@ func TestResolve(t *testing.T) {
 	}
 }
 
+// What was found for a generation holds until the set has another, is another, or has a newer revision.
+func TestResolveKnows(t *testing.T) {
+	set, revisions := newSet("two"), history(t, "one", "two")
+	set.UID, set.Generation = "set", 2
+	first, err := Resolve(Question{Set: set, Revisions: revisions})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, tt := range map[string]struct {
+		change func(*Question)
+		want   string
+		known  bool
+	}{
+		"the same":              {func(*Question) {}, "two", true},
+		"another generation":    {func(q *Question) { q.Set.Generation = 3 }, "three", false},
+		"another set":           {func(q *Question) { q.Set.UID = "other" }, "three", false},
+		"a newer revision":      {func(q *Question) { q.Revisions = history(t, "one", "two", "four") }, "three", false},
+		"the revision was lost": {func(q *Question) { q.Revisions = history(t, "one") }, "three", false},
+		"all were lost":         {func(q *Question) { q.Revisions = nil }, "three", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			// A template that changes within a generation is not looked at again, which shows what was known.
+			q := Question{Set: newSet("three"), Revisions: revisions, Found: first.Found}
+			q.Set.UID, q.Set.Generation = "set", 2
+			tt.change(&q)
+			a, err := Resolve(q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := image(t, a.Update); got != tt.want || a.Exact != tt.known || (a.Change == Keep) != tt.known {
+				t.Errorf("the update revision is %s, exact %t, change %d", got, a.Exact, a.Change)
+			}
+			if tt.known != (a.Found == first.Found) {
+				t.Errorf("found is %v", a.Found)
+			}
+		})
+	}
+}
+
 func image(t *testing.T, r *appsv1.ControllerRevision) string {
 	t.Helper()
 	template, err := Template(newSet(""), r)

@@ -16,6 +16,7 @@ import (
 	"math/big"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -109,6 +110,8 @@ func TestServe(t *testing.T) {
 		check("/metrics", http.StatusOK, "\ngo_goroutines ")
 		check("/metrics", http.StatusOK, "\nprocess_resident_memory_bytes ")
 		check("/", http.StatusNotFound, "")
+		check("/debug/pprof/", http.StatusNotFound, "")
+		check("/debug/pprof/heap", http.StatusNotFound, "")
 		// Work that is told to stop is served until it has ended.
 		stop()
 		<-ctx.Done()
@@ -121,6 +124,40 @@ func TestServe(t *testing.T) {
 	if c, err := new(net.Dialer).DialContext(t.Context(), "tcp", l.Addr().String()); err == nil {
 		c.Close()
 		t.Error("the address is still served")
+	}
+}
+
+// A profile may take longer than other requests, and what was served before still is.
+func TestWithProfiles(t *testing.T) {
+	m, h := New(), &Health{}
+	server := httptest.NewUnstartedServer(WithProfiles(Handler(m, h)))
+	const short = 100 * time.Millisecond
+	server.Config.ReadTimeout, server.Config.WriteTimeout = short, short
+	server.Start()
+	defer server.Close()
+	client := server.Client()
+	for path, want := range map[string]string{
+		"/debug/pprof/":               "goroutine",
+		"/debug/pprof/heap?debug=1":   "heap profile",
+		"/debug/pprof/allocs?debug=1": "heap profile",
+		"/debug/pprof/cmdline":        os.Args[0],
+		"/debug/pprof/symbol":         "num_symbols",
+		"/healthz":                    "ok",
+		"/metrics":                    "ordinal_sync_duration_seconds_count",
+	} {
+		if code, body := get(t.Context(), t, client, server.URL+path); code != http.StatusOK || !strings.Contains(body, want) {
+			t.Errorf("%s answers %d %.100q, want %q", path, code, body, want)
+		}
+	}
+	if code, _ := get(t.Context(), t, client, server.URL+"/nothing"); code != http.StatusNotFound {
+		t.Errorf("what is not served answers %d", code)
+	}
+	for _, kind := range []string{"profile", "trace"} {
+		began := time.Now()
+		code, body := get(t.Context(), t, client, server.URL+"/debug/pprof/"+kind+"?seconds=1")
+		if took := time.Since(began); code != http.StatusOK || body == "" || took < time.Second {
+			t.Errorf("a %s of a second answers %d with %d bytes after %s", kind, code, len(body), took)
+		}
 	}
 }
 

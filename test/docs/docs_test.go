@@ -78,7 +78,7 @@ func pages(t *testing.T) []string {
 }
 
 func TestEveryPackageHasADocSentence(t *testing.T) {
-	sentence := regexp.MustCompile(`^(Package|Command) \w+ [^.]*[a-z]`)
+	sentence := regexp.MustCompile(`^(Package|Command) [\w-]+ [^.]*[a-z]`)
 	for folder, doc := range packageDocs(t) {
 		if !sentence.MatchString(doc) || !strings.Contains(doc, ".") {
 			t.Errorf("%s: the package comment is %q, not a sentence that begins with Package or Command and its name", folder, doc)

@@ -72,7 +72,7 @@ func prepare(ctx context.Context) error {
 	}
 	suite.bin = filepath.Join(root, "bin")
 	suite.alive = map[*cluster]string{}
-	for _, name := range []string{"ordinal", "containerd", "containerd-shim-runc-v2", "atmostone", "pause.tar", "visits.tar"} {
+	for _, name := range []string{"ordinal", "ordinal-controller", "containerd", "containerd-shim-runc-v2", "atmostone", "pause.tar", "visits.tar"} {
 		if _, err := os.Stat(filepath.Join(suite.bin, name)); err != nil {
 			return fmt.Errorf("bin/%s is missing: run make build first", name)
 		}

@@ -67,15 +67,24 @@ func newHome(t *testing.T) *home {
 	h := &home{T: t, dir: dir, data: filepath.Join(dir, "data"), binary: built, port: freePorts(t)}
 	if os.Geteuid() == 0 {
 		h.binary = filepath.Join(dir, "ordinal")
-		content, err := os.ReadFile(built)
-		if err == nil {
-			err = errors.Join(os.WriteFile(h.binary, content, 0o755), os.Chown(dir, nobody, nobody)) //nolint:gosec // It is to be executed.
-		}
-		if err != nil {
+		copyProgram(t, built, h.binary)
+		copyProgram(t, built+"-controller", h.binary+"-controller")
+		if err := os.Chown(dir, nobody, nobody); err != nil {
 			t.Fatal(err)
 		}
 	}
 	return h
+}
+
+func copyProgram(t *testing.T, from, to string) {
+	t.Helper()
+	content, err := os.ReadFile(from)
+	if err == nil {
+		err = os.WriteFile(to, content, 0o755) //nolint:gosec // It is to be executed.
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // freePorts finds three ports in a row that nobody has.
@@ -151,6 +160,7 @@ func TestSimulatedCluster(t *testing.T) {
 	t.Run("thousand pods", h.testThousandPods)
 	t.Run("second cluster", h.testSecondCluster)
 	t.Run("killed supervisor", h.testKilledSupervisor)
+	t.Run("controller alone", h.testControllerAlone)
 	t.Run("down", h.testDown)
 }
 
@@ -337,6 +347,15 @@ func isRunning(pid int) bool {
 	}
 	_, rest, _ := strings.Cut(string(content), ") ")
 	return !strings.HasPrefix(rest, "Z") && !strings.HasPrefix(rest, "X")
+}
+
+// `ordinal controller` is the program beside it, with its flags and its exit code.
+func (h *home) testControllerAlone(t *testing.T) {
+	command := exec.CommandContext(t.Context(), h.binary, "controller", "--workers=0")
+	out, err := command.CombinedOutput()
+	if want := "ordinal-controller: --workers must be at least 1, not 0\n"; err == nil || string(out) != want {
+		t.Errorf("it ends with %v and prints %q, want %q", err, out, want)
+	}
 }
 
 func (h *home) testDown(t *testing.T) {

@@ -39,10 +39,9 @@ func parts() map[string]func(args []string) int {
 		"kubelet": func(args []string) int {
 			return runCobra(kubelet.NewKubeletCommand(context.Background()), args)
 		},
-		"coredns":    runDNS,
-		"storage":    runStorage,
-		"controller": runController,
-		"nodes":      runNodes,
+		"coredns": runDNS,
+		"storage": runStorage,
+		"nodes":   runNodes,
 	}
 }
 

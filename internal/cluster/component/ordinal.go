@@ -12,14 +12,11 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/component-base/logs"
-	appsdefaults "k8s.io/kubernetes/pkg/apis/apps/v1"
 
-	"github.com/ordinal-dev/ordinal/internal/controller"
+	"github.com/ordinal-dev/ordinal/internal/cluster/announce"
 	"github.com/ordinal-dev/ordinal/internal/nodes"
 	"github.com/ordinal-dev/ordinal/internal/storage"
 )
-
-const readySocketUsage = "Unix socket to open once the component does its work"
 
 // runStorage is the volume provisioner.
 func runStorage(args []string) int {
@@ -29,21 +26,10 @@ func runStorage(args []string) int {
 	flags.StringVar(&o.NodeName, "node", "", "node that has the volumes")
 	flags.BoolVar(&o.Simulated, "simulated", false, "make volumes that hold nothing")
 	flags.BoolVar(&o.Strict, "strict", false, "leave claims alone whose class nobody defined")
-	socket := flags.String("ready-socket", "", readySocketUsage)
-	o.Ready = func() { announce(*socket)() }
+	socket := flags.String("ready-socket", "", announce.Usage)
+	o.Ready = func() { announce.Ready(*socket)() }
 	return runClient(flags, args, func(ctx context.Context, config *rest.Config) error {
 		return storage.Run(ctx, config, o)
-	})
-}
-
-// runController is Ordinal's StatefulSet controller, alone in its cluster and so without leader election.
-func runController(args []string) int {
-	o := controller.Options{Defaulter: appsdefaults.SetObjectDefaults_StatefulSet}
-	flags := pflag.NewFlagSet("controller", pflag.ContinueOnError)
-	socket := flags.String("ready-socket", "", readySocketUsage)
-	o.Ready = func() { announce(*socket)() }
-	return runClient(flags, args, func(ctx context.Context, config *rest.Config) error {
-		return controller.Run(ctx, config, o)
 	})
 }
 
@@ -54,8 +40,8 @@ func runNodes(args []string) int {
 	flags.IntVar(&o.Count, "count", 1, "how many nodes there are")
 	flags.DurationVar(&o.PodDelay, "pod-delay", 0, "how long a pod takes to become ready")
 	capacity := flags.String("capacity", "", "what each node has")
-	socket := flags.String("ready-socket", "", readySocketUsage)
-	o.Ready = func() { announce(*socket)() }
+	socket := flags.String("ready-socket", "", announce.Usage)
+	o.Ready = func() { announce.Ready(*socket)() }
 	return runClient(flags, args, func(ctx context.Context, config *rest.Config) (err error) {
 		if o.Capacity, err = nodes.ParseCapacity(*capacity); err != nil {
 			return err

@@ -22,6 +22,8 @@ import (
 	"k8s.io/kubernetes/pkg/proxy/healthcheck"
 	"k8s.io/kubernetes/pkg/proxy/nftables"
 	proxyutil "k8s.io/kubernetes/pkg/proxy/util"
+
+	"github.com/ordinal-dev/ordinal/internal/cluster/announce"
 )
 
 // proxyHealthPoll is how often kube-proxy is asked whether it has written its first rules.
@@ -33,9 +35,9 @@ func runProxy(args []string) int {
 	node := flags.String("node", "", "name of this node")
 	nodeIP := flags.IP("node-ip", nil, "address of this node")
 	bridge := flags.String("bridge", "", "interface behind which the pods are")
-	socket := flags.String("ready-socket", "", readySocketUsage)
+	socket := flags.String("ready-socket", "", announce.Usage)
 	return runClient(flags, args, func(ctx context.Context, config *rest.Config) error {
-		return serveProxy(ctx, config, proxyNode{name: *node, ip: *nodeIP, bridge: *bridge}, announce(*socket))
+		return serveProxy(ctx, config, proxyNode{name: *node, ip: *nodeIP, bridge: *bridge}, announce.Ready(*socket))
 	})
 }
 

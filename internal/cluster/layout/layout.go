@@ -41,6 +41,8 @@ const (
 	PauseArchive = "pause.tar"
 	// StartHook is the program beside the binary that the container runtime runs before each container starts.
 	StartHook = "atmostone"
+	// Controller is the program of the StatefulSet controller.
+	Controller = "ordinal-controller"
 
 	// DefaultAPIPort is the API server's port on loopback and on the bridge.
 	DefaultAPIPort = 6443

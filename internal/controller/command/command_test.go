@@ -1,7 +1,7 @@
 // Copyright The Ordinal Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package cli
+package command
 
 import (
 	"context"
@@ -24,15 +24,16 @@ func TestControllerRefusesBadFlags(t *testing.T) {
 		{"--kube-api-qps=0", "--kube-api-qps must be more than 0"},
 		{"--kube-api-burst=0", "--kube-api-burst must be at least 1"},
 		{"--metrics-cert-file=cert", "need --metrics-bind-address"},
+		{"--pprof", "needs --metrics-bind-address"},
 	} {
-		cmd := newControllerCommand()
+		cmd := New()
 		cmd.SetArgs(strings.Fields(tt.args))
 		cmd.SilenceUsage, cmd.SilenceErrors = true, true
 		if err := cmd.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s ends with %v, want %q", tt.args, err, tt.want)
 		}
 	}
-	o := controllerOptions{metrics: telemetry.Endpoint{Address: "0.0.0.0:0"}}
+	o := options{metrics: telemetry.Endpoint{Address: "0.0.0.0:0"}}
 	if err := o.run(t.Context(), &rest.Config{}); err == nil || !strings.Contains(err.Error(), "no loopback address") {
 		t.Errorf("metrics for everybody without TLS end with %v", err)
 	}
@@ -40,6 +41,22 @@ func TestControllerRefusesBadFlags(t *testing.T) {
 
 // The metrics are served while the controller runs, and it is not ready before it has seen the cluster.
 func TestControllerServesMetrics(t *testing.T) {
+	serves(t, options{}, map[string]int{
+		"/healthz": http.StatusOK, "/metrics": http.StatusOK, "/readyz": http.StatusServiceUnavailable,
+		"/debug/pprof/": http.StatusNotFound, "/debug/pprof/heap": http.StatusNotFound,
+	})
+}
+
+func TestControllerServesProfiles(t *testing.T) {
+	serves(t, options{pprof: true}, map[string]int{
+		"/healthz": http.StatusOK, "/metrics": http.StatusOK, "/readyz": http.StatusServiceUnavailable,
+		"/debug/pprof/": http.StatusOK, "/debug/pprof/heap": http.StatusOK,
+	})
+}
+
+// serves runs a controller, which has to answer so on a free address.
+func serves(t *testing.T, o options, want map[string]int) {
+	t.Helper()
 	free, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -70,17 +87,15 @@ func TestControllerServesMetrics(t *testing.T) {
 		look.Do(func() {
 			defer stop()
 			asked = true
-			for path, want := range map[string]int{
-				"/healthz": http.StatusOK, "/metrics": http.StatusOK, "/readyz": http.StatusServiceUnavailable,
-			} {
-				if got := status(path); got != want {
-					t.Errorf("%s answers %d, want %d", path, got, want)
+			for path, code := range want {
+				if got := status(path); got != code {
+					t.Errorf("%s answers %d, want %d", path, got, code)
 				}
 			}
 		})
 	}))
 	defer api.Close()
-	o := controllerOptions{metrics: telemetry.Endpoint{Address: address}, Options: controller.Options{Workers: 1}}
+	o.metrics, o.Options = telemetry.Endpoint{Address: address}, controller.Options{Workers: 1}
 	if err := o.run(ctx, &rest.Config{Host: api.URL}); err != nil {
 		t.Fatal(err)
 	}
@@ -90,9 +105,9 @@ func TestControllerServesMetrics(t *testing.T) {
 }
 
 func TestControllerFlags(t *testing.T) {
-	f := newControllerCommand().Flags()
+	f := New().Flags()
 	for name, want := range map[string]string{
-		"recreate-strategy": "false", "strict-upstream": "false", "metrics-bind-address": "", "workers": "5", "leader-elect": "true",
+		"recreate-strategy": "false", "strict-upstream": "false", "metrics-bind-address": "", "pprof": "false", "workers": "5", "leader-elect": "true",
 	} {
 		if flag := f.Lookup(name); flag == nil || flag.DefValue != want {
 			t.Errorf("--%s is %+v, want the default %q", name, flag, want)
