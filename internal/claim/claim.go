@@ -7,6 +7,7 @@ package claim
 
 import (
 	"cmp"
+	"iter"
 	"maps"
 	"slices"
 
@@ -20,28 +21,30 @@ import (
 	"github.com/ordinal-dev/ordinal/internal/revision"
 )
 
-// Templates gives the set's claim templates in their order. Of templates with one name, the last counts.
-func Templates(set *appsv1.StatefulSet) []*corev1.PersistentVolumeClaim {
+// Templates gives the set's claim templates in their order. Of templates with one name, the last counts, in the place of the
+// first.
+func Templates(set *appsv1.StatefulSet) iter.Seq[*corev1.PersistentVolumeClaim] {
 	all := set.Spec.VolumeClaimTemplates
-	at := make(map[string]int, len(all))
-	templates := make([]*corev1.PersistentVolumeClaim, 0, len(all))
-	for i := range all {
-		if j, ok := at[all[i].Name]; ok {
-			templates[j] = &all[i]
-			continue
+	return func(yield func(*corev1.PersistentVolumeClaim) bool) {
+		for i := range all {
+			first, last := i, i
+			for j := range all {
+				if all[j].Name == all[i].Name {
+					first, last = min(first, j), j
+				}
+			}
+			if first == i && !yield(&all[last]) {
+				return
+			}
 		}
-		at[all[i].Name] = len(templates)
-		templates = append(templates, &all[i])
 	}
-	return templates
 }
 
 // Names are the names of the claims of the pod with ordinal n, in the order of the templates.
 func Names(set *appsv1.StatefulSet, n int) []string {
-	templates := Templates(set)
-	names := make([]string, len(templates))
-	for i, t := range templates {
-		names[i] = ordinal.ClaimName(t.Name, set.Name, n)
+	names := make([]string, 0, len(set.Spec.VolumeClaimTemplates))
+	for t := range Templates(set) {
+		names = append(names, ordinal.ClaimName(t.Name, set.Name, n))
 	}
 	return names
 }
@@ -66,10 +69,9 @@ func New(set *appsv1.StatefulSet, template *corev1.PersistentVolumeClaim, n int)
 // Volumes are the volumes of the pod with ordinal n: one for each claim, in the order of the templates, before those of
 // the pod template. A claim's volume takes the place of a template's volume with the same name.
 func Volumes(set *appsv1.StatefulSet, own []corev1.Volume, n int) []corev1.Volume {
-	templates := Templates(set)
-	volumes := make([]corev1.Volume, 0, len(templates)+len(own))
-	claimed := make(map[string]bool, len(templates))
-	for _, t := range templates {
+	volumes := make([]corev1.Volume, 0, len(set.Spec.VolumeClaimTemplates)+len(own))
+	claimed := make(map[string]bool, len(set.Spec.VolumeClaimTemplates))
+	for t := range Templates(set) {
 		claimed[t.Name] = true
 		source := &corev1.PersistentVolumeClaimVolumeSource{ClaimName: ordinal.ClaimName(t.Name, set.Name, n)}
 		volumes = append(volumes, corev1.Volume{
@@ -87,19 +89,23 @@ func Volumes(set *appsv1.StatefulSet, own []corev1.Volume, n int) []corev1.Volum
 
 // IsMounted tells if the pod has a volume for each claim that its ordinal n wants.
 func IsMounted(set *appsv1.StatefulSet, pod *corev1.Pod, n int) bool {
-	names := make(map[string]string, len(pod.Spec.Volumes))
-	for i := range pod.Spec.Volumes {
-		v := &pod.Spec.Volumes[i]
-		if v.PersistentVolumeClaim != nil {
-			names[v.Name] = v.PersistentVolumeClaim.ClaimName
-		}
-	}
-	for _, t := range Templates(set) {
-		if names[t.Name] != ordinal.ClaimName(t.Name, set.Name, n) {
+	for t := range Templates(set) {
+		if claimAt(pod, t.Name) != ordinal.ClaimName(t.Name, set.Name, n) {
 			return false
 		}
 	}
 	return true
+}
+
+// claimAt is the name of the claim that a pod has as the named volume; empty if it has none.
+func claimAt(pod *corev1.Pod, volume string) string {
+	name := ""
+	for i := range pod.Spec.Volumes {
+		if v := &pod.Spec.Volumes[i]; v.Name == volume && v.PersistentVolumeClaim != nil {
+			name = v.PersistentVolumeClaim.ClaimName
+		}
+	}
+	return name
 }
 
 // Holder is the pod that uses a claim. UID is empty while the pod does not exist.

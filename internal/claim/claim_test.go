@@ -206,7 +206,7 @@ func TestNew(t *testing.T) {
 func TestTemplatesOfOneName(t *testing.T) {
 	set := newSet("", "", "a", "b", "a")
 	set.Spec.VolumeClaimTemplates[2].Labels = map[string]string{"last": "yes"}
-	templates := Templates(set)
+	templates := slices.Collect(Templates(set))
 	if len(templates) != 2 || templates[0].Labels["last"] != "yes" || templates[1].Name != "b" {
 		t.Errorf("templates are %v", templates)
 	}

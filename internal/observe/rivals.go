@@ -19,7 +19,7 @@ import (
 // use the claims.
 func (i *Informers) rivals(set *appsv1.StatefulSet) iter.Seq2[*appsv1.StatefulSet, string] {
 	return func(yield func(*appsv1.StatefulSet, string) bool) {
-		for _, t := range claim.Templates(set) {
+		for t := range claim.Templates(set) {
 			// Which ordinal it is does not matter: all claims of the two share their names, or none do.
 			for c := range ordinal.ParseClaim(ordinal.ClaimName(t.Name, set.Name, 0)) {
 				if c.Set == set.Name {

@@ -29,7 +29,7 @@ func PodName(set string, ordinal int) string {
 // ClaimName is the name of the claim that the pod of set with the given ordinal has from template.
 // Volume plugins spread zones by this form, so it is part of the contract.
 func ClaimName(template, set string, ordinal int) string {
-	return template + "-" + PodName(set, ordinal)
+	return template + "-" + set + "-" + strconv.Itoa(ordinal)
 }
 
 // ParsePod reads a pod's name. It is false for every name that PodName cannot have written: no number at the end, a

@@ -21,6 +21,7 @@ var sizes = []int32{3, 30, 300, 3000, 10_000}
 func BenchmarkSettled(b *testing.B) {
 	measure(b, func(b *testing.B, w *sim.World) {
 		s := w.Snapshot()
+		s.Found = plan.Make(s).Found
 		for b.Loop() {
 			p := plan.Make(s)
 			if _, changed := status.Settle(s, p, nil); changed || len(p.Steps) > 0 {
@@ -41,6 +42,7 @@ func BenchmarkRolloutStep(b *testing.B) {
 			}
 		}
 		s := w.Snapshot()
+		s.Found = plan.Make(s).Found
 		for b.Loop() {
 			p := plan.Make(s)
 			outcomes := []plan.Outcome{{Action: p.Actions()[0], Result: plan.ResultDone}}

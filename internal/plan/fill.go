@@ -4,7 +4,6 @@
 package plan
 
 import (
-	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -212,7 +211,7 @@ func (p *planner) isReservedByAny(s slot) bool {
 
 // sharesClaim tells if a claim of the slot belongs to another set, so that no pod may be started on it.
 func (p *planner) sharesClaim(s slot) bool {
-	for _, t := range claim.Templates(p.Set) {
+	for t := range claim.Templates(p.Set) {
 		if p.isOfRival(s, t.Name) {
 			return true
 		}
@@ -243,7 +242,7 @@ func (p *planner) isOfRival(s slot, template string) bool {
 func (p *planner) createClaims(s slot) (Chain, bool) {
 	var chain Chain
 	ok := true
-	for _, t := range claim.Templates(p.Set) {
+	for t := range claim.Templates(p.Set) {
 		wanted := claim.New(p.Set, t, s.ordinal)
 		switch c := p.claims[wanted.Name]; {
 		case c == nil && s.pod != nil && p.isOfRival(s, t.Name):
@@ -260,7 +259,7 @@ func (p *planner) createClaims(s slot) (Chain, bool) {
 // ownClaims gives the actions that let the slot's claims have the owners that the retention policy wants.
 func (p *planner) ownClaims(s slot) Chain {
 	var chain Chain
-	for _, t := range claim.Templates(p.Set) {
+	for t := range claim.Templates(p.Set) {
 		c := p.claims[ordinal.ClaimName(t.Name, p.Set.Name, s.ordinal)]
 		if c == nil || p.isOfRival(s, t.Name) {
 			continue
@@ -291,10 +290,8 @@ func (p *planner) repair(s slot) Chain {
 		p.wait(Wait{Reason: WaitVolumes, On: refPod(s.pod)})
 	}
 	chain = append(chain, p.stays(s)...)
-	labels := identity(s.pod.Name, s.ordinal)
-	maps.DeleteFunc(labels, func(key, value string) bool { return s.pod.Labels[key] == value })
-	if len(labels) > 0 {
-		chain = append(chain, LabelPod{Pod: refPod(s.pod), Labels: labels})
+	if lost := lostIdentity(s.pod, s.ordinal); len(lost) > 0 {
+		chain = append(chain, LabelPod{Pod: refPod(s.pod), Labels: lost})
 	}
 	return chain
 }

@@ -131,3 +131,13 @@ func identity(name string, n int) map[string]string {
 		appsv1.PodIndexLabel:           strconv.Itoa(n),
 	}
 }
+
+// lostIdentity are those of these labels that a pod does not have as it should.
+func lostIdentity(pod *corev1.Pod, n int) map[string]string {
+	if pod.Labels[appsv1.StatefulSetPodNameLabel] == pod.Name && pod.Labels[appsv1.PodIndexLabel] == strconv.Itoa(n) {
+		return nil
+	}
+	labels := identity(pod.Name, n)
+	maps.DeleteFunc(labels, func(key, value string) bool { return pod.Labels[key] == value })
+	return labels
+}

@@ -172,5 +172,8 @@ func (w *world) holder(s slot) claim.Holder {
 }
 
 func (w *world) podName(s slot) string {
+	if s.pod != nil {
+		return s.pod.Name
+	}
 	return ordinal.PodName(w.Set.Name, s.ordinal)
 }

@@ -246,7 +246,7 @@ func (d *drawer) state(p *corev1.Pod) {
 
 func (d *drawer) claims(set *appsv1.StatefulSet) {
 	for n := range ordinal.RangeOf(set).End() + 3 {
-		for _, t := range claim.Templates(set) {
+		for t := range claim.Templates(set) {
 			if d.rarely(5) {
 				continue
 			}
