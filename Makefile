@@ -20,10 +20,13 @@ BENCH ?=
 SEED ?= 1
 WORLDS ?= 20000
 
+# How many histories `make test-histories` goes through.
+HISTORIES ?= 10000
+
 # How long `make fuzz` runs each fuzz test.
 export FUZZTIME ?= 20s
 
-.PHONY: help deps build generate demo down test test-race test-differential fuzz e2e lint bench bench-up clean
+.PHONY: help deps build generate demo down test test-race test-differential test-histories conformance-go fuzz e2e lint bench bench-up clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,6 +56,13 @@ test-race: ## run the tests of our own packages under the race detector
 test-differential: ## compare with kube-controller-manager's controller: SEED=1 WORLDS=20000
 	@go test -buildvcs=false -c -o bin/.differential ./test/differential
 	@bin/.differential -test.v -test.timeout 0 -seed $(SEED) -worlds $(WORLDS)
+
+test-histories: ## random histories of a model cluster, with every fault: SEED=1 HISTORIES=10000
+	@go test -buildvcs=false -c -o bin/.histories ./test/histories
+	@bin/.histories -test.v -test.run 'TestHistories$$' -test.timeout 0 -seed $(SEED) -histories $(HISTORIES)
+
+conformance-go: ## run the tests that Kubernetes has for its own StatefulSet controller against ours
+	@go test -buildvcs=false -count=1 -v ./test/conformance
 
 fuzz: ## run each fuzz test for FUZZTIME=20s; what fails is kept in testdata/fuzz
 	@scripts/fuzz

@@ -221,7 +221,12 @@ func (r *run) checkLive(ctx context.Context) error {
 
 // IsFailure tells if an outcome has to hold up what follows.
 func IsFailure(o plan.Outcome) bool {
-	return o.Result != plan.ResultDone && o.Result != plan.ResultGone
+	switch o.Action.(type) {
+	case plan.DeletePod, plan.DeleteRevision, plan.ReleasePod:
+		return o.Result != plan.ResultDone && o.Result != plan.ResultGone
+	default:
+		return o.Result != plan.ResultDone
+	}
 }
 
 func hasFailure(outcomes []plan.Outcome) bool {

@@ -11,6 +11,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/ordinal-dev/ordinal/internal/ordinal"
@@ -53,13 +54,13 @@ type tally struct {
 	created         []*corev1.Pod
 	deleted         map[types.UID]bool
 	gone            map[types.UID]bool
-	notAdopted      map[types.UID]bool
+	adopted         map[types.UID]bool
 	collisions      int32
 	revisionMissing bool
 }
 
 func tallyOf(outcomes []plan.Outcome) tally {
-	t := tally{deleted: map[types.UID]bool{}, gone: map[types.UID]bool{}, notAdopted: map[types.UID]bool{}}
+	t := tally{deleted: map[types.UID]bool{}, gone: map[types.UID]bool{}, adopted: map[types.UID]bool{}}
 	for _, o := range outcomes {
 		t.add(o)
 	}
@@ -78,7 +79,7 @@ func (t *tally) add(o plan.Outcome) {
 		t.deleted[uid] = done
 		t.gone[uid] = o.Result == plan.ResultGone
 	case plan.AdoptPod:
-		t.notAdopted[uid] = !done
+		t.adopted[uid] = done
 	case plan.CreateRevision:
 		t.revisionMissing = !done
 		if o.Result == plan.ResultCollision {
@@ -100,7 +101,8 @@ type member struct {
 func (t *tally) members(before []*corev1.Pod) []member {
 	after := make([]member, 0, len(before)+len(t.created))
 	for _, pod := range before {
-		if !t.gone[pod.UID] && !t.notAdopted[pod.UID] {
+		isOrphan := metav1.GetControllerOfNoCopy(pod) == nil
+		if !t.gone[pod.UID] && (!isOrphan || t.adopted[pod.UID]) {
 			after = append(after, member{Pod: pod, leaving: podstate.IsTerminating(pod) || t.deleted[pod.UID]})
 		}
 	}
