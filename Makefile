@@ -16,6 +16,9 @@ BENCH_IDLE ?= 300
 # Flags of `make bench`, such as -scale 0.1 -rounds 3.
 BENCH ?=
 
+# Flags of `make profile`, which are those of `make bench`.
+PROFILE ?= -only ordered,rolling,restart
+
 # Which random worlds `make test-differential` compares, and how many.
 SEED ?= 1
 WORLDS ?= 20000
@@ -26,7 +29,7 @@ HISTORIES ?= 10000
 # How long `make fuzz` runs each fuzz test.
 export FUZZTIME ?= 20s
 
-.PHONY: help deps build generate demo down test test-race test-differential test-histories conformance-go fuzz e2e lint bench bench-up clean
+.PHONY: help deps build generate demo down test test-race test-differential test-histories conformance-go fuzz e2e lint vuln bench bench-plan bench-latency bench-up profile clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -73,10 +76,24 @@ e2e: deps build ## run the end-to-end tests: real pods in a cluster of their own
 lint: ## check format, imports, complexity, comments, the usual slips, and what `make generate` makes
 	@scripts/lint
 
+vuln: ## look for known vulnerabilities in what our binaries call (needs the internet, or GOVULNDB)
+	@scripts/vuln
+
 bench: build ## compare with kube-controller-manager's controller on the same work: BENCH='-scale 0.1 -rounds 3'
 	@go build -buildvcs=false -ldflags='-s -w' -o bin/.bench-incumbent ./bench/controllers/incumbent
 	@go build -buildvcs=false -o bin/.bench-controllers ./bench/controllers
 	@bin/.bench-controllers -json bin/bench.json -svg bin/bench.svg $(BENCH)
+
+profile: build ## keep CPU and memory profiles of the controller and the API server: PROFILE='-only ordered -scale 0.1'
+	@scripts/profile $(PROFILE)
+
+bench-plan: ## measure the planner alone, and compare with bin/bench-plan.old
+	@scripts/bench-plan
+
+bench-latency: deps build ## measure from a ready pod to the next, beside kube-controller-manager, with real pods (about 7 minutes)
+	@go build -buildvcs=false -ldflags='-s -w' -o bin/.bench-incumbent ./bench/controllers/incumbent
+	@go build -buildvcs=false -o bin/.bench-up ./bench/up
+	@scripts/as-root bin/.bench-up -rounds 5 -json bin/bench-latency.json
 
 bench-up: deps build ## measure start-up stages, memory and idle CPU of a cluster (about 8 minutes)
 	@go build -buildvcs=false -o bin/.bench-up ./bench/up

@@ -40,14 +40,14 @@ const (
 type contender struct {
 	who        string
 	pid        int
-	metricsURL string
+	url        string
 	client     *http.Client
 	supervisor *supervise.Supervisor
 	began      time.Time
 }
 
 // startContender starts one, and returns when its process answers; that does not mean that it has begun to work.
-func startContender(ctx context.Context, p *plane, who string, l limits, workers int) (*contender, error) {
+func startContender(ctx context.Context, p *plane, who string, l limits, o options) (*contender, error) {
 	port, err := freePort(ctx)
 	if err != nil {
 		return nil, err
@@ -56,9 +56,9 @@ func startContender(ctx context.Context, p *plane, who string, l limits, workers
 	if err != nil {
 		return nil, err
 	}
-	args, scheme := ordinalArgs(kubeconfig, port, workers), "http"
+	args, scheme := ordinalArgs(kubeconfig, port, o), "http"
 	if who == incumbent {
-		args, scheme = incumbentArgs(p, kubeconfig, port, workers), "https"
+		args, scheme = incumbentArgs(p, kubeconfig, port, o.workers), "https"
 	}
 	if l == unlimited {
 		args = append(args, "--kube-api-qps=1000000", "--kube-api-burst=1000000")
@@ -67,8 +67,8 @@ func startContender(ctx context.Context, p *plane, who string, l limits, workers
 	roots.AppendCertsFromPEM(p.ca.PEM())
 	c := &contender{
 		who: who, supervisor: supervise.New(nil), began: time.Now(),
-		metricsURL: fmt.Sprintf("%s://%s:%d/metrics", scheme, loopback, port),
-		client:     &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}},
+		url:    fmt.Sprintf("%s://%s:%d", scheme, loopback, port),
+		client: &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}},
 	}
 	ready := func(ctx context.Context) error {
 		_, err := c.scrape(ctx)
@@ -81,11 +81,15 @@ func startContender(ctx context.Context, p *plane, who string, l limits, workers
 	return c, nil
 }
 
-func ordinalArgs(kubeconfig string, port, workers int) []string {
-	return []string{
-		"controller", "--kubeconfig=" + kubeconfig, "--leader-elect=false", fmt.Sprintf("--workers=%d", workers),
+func ordinalArgs(kubeconfig string, port int, o options) []string {
+	args := []string{
+		"--kubeconfig=" + kubeconfig, "--leader-elect=false", fmt.Sprintf("--workers=%d", o.workers),
 		fmt.Sprintf("--metrics-bind-address=%s:%d", loopback, port),
 	}
+	if o.profiles != "" {
+		args = append(args, "--pprof")
+	}
+	return args
 }
 
 func incumbentArgs(p *plane, kubeconfig string, port, workers int) []string {
@@ -108,6 +112,8 @@ func (c *contender) stop() error {
 	return nil
 }
 
+func (c *contender) profiled() profiled { return profiled{name: c.who, url: c.url, client: c.client} }
+
 // work is what a contender tells of its syncs.
 type work struct {
 	adds, syncs, seconds float64
@@ -115,7 +121,7 @@ type work struct {
 
 // scrape asks the contender for its metrics.
 func (c *contender) scrape(ctx context.Context) (work, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.metricsURL, http.NoBody)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.url+"/metrics", http.NoBody)
 	if err != nil {
 		return work{}, err
 	}

@@ -37,6 +37,7 @@ type options struct {
 	defaultRounds      int
 	settle, rest       time.Duration
 	json, svg          string
+	profiles           string
 	sizes              sizes
 }
 
@@ -47,7 +48,7 @@ type sizes struct {
 
 func main() {
 	var o options
-	flag.StringVar(&o.ordinal, "ordinal", "bin/ordinal", "the built ordinal")
+	flag.StringVar(&o.ordinal, "ordinal", "bin/ordinal", "the built ordinal, with ordinal-controller beside it")
 	flag.StringVar(&o.incumbent, "incumbent", "bin/.bench-incumbent", "the built kube-controller-manager")
 	flag.StringVar(&o.dir, "dir", "", "where to make the temporary directory, instead of where the system has them")
 	only := flag.String("only", "", "names of the stages to run, with commas; all without it")
@@ -60,6 +61,7 @@ func main() {
 	flag.DurationVar(&o.rest, "rest", time.Minute, "how long to watch a contender that has nothing to do")
 	flag.StringVar(&o.json, "json", "", "file to write all figures to")
 	flag.StringVar(&o.svg, "svg", "", "file to write the plot to")
+	flag.StringVar(&o.profiles, "profiles", "", "directory to write profiles to; then Ordinal does the work once, alone, and there are no tables")
 	flag.IntVar(&o.sizes.ordered, "ordered", 1000, "sets of three that come up in order, with a claim for each pod")
 	flag.IntVar(&o.sizes.parallelSets, "parallel-sets", 10, "large Parallel sets that come up")
 	flag.IntVar(&o.sizes.parallelPods, "parallel-pods", 1000, "pods of each large Parallel set")
@@ -89,7 +91,7 @@ func run(ctx context.Context, o options) error {
 	// What was measured until it failed or was interrupted is told all the same.
 	err := measureAll(ctx, o, report)
 	report.Took = time.Since(began).Round(time.Second).String()
-	if len(report.Results) == 0 {
+	if len(report.Results) == 0 || o.profiles != "" {
 		return err
 	}
 	return errors.Join(err, report.writeJSON(o.json), report.writeSVG(o.svg), report.print(os.Stdout))
@@ -109,6 +111,18 @@ func (o options) validate() error {
 		return errors.New("-scale, -default-scale and -workers have to be more than 0")
 	}
 	return nil
+}
+
+// contenders are those that get the work in a round, in the order in which they do.
+func (o options) contenders(round int) []string {
+	switch {
+	case o.profiles != "":
+		return []string{ours}
+	case round%2 == 0:
+		return []string{ours, incumbent}
+	default:
+		return []string{incumbent, ours}
+	}
 }
 
 // measureAll runs all rounds on one control plane.
@@ -137,6 +151,9 @@ func measureAll(ctx context.Context, o options, r *report) (err error) {
 	}
 	defer w.stop()
 	b := &bench{options: o, plane: p, kubelet: k, watcher: w, report: r}
+	if o.profiles != "" {
+		return b.rounds(ctx, unlimited, 1, o.scale)
+	}
 	if err := b.rounds(ctx, unlimited, o.rounds, o.scale); err != nil {
 		return err
 	}
@@ -159,11 +176,7 @@ func (b *bench) rounds(ctx context.Context, l limits, rounds int, scale float64)
 			if len(b.options.only) > 0 && !slices.Contains(b.options.only, s.name) {
 				continue
 			}
-			order := []string{incumbent, ours}
-			if round%2 == 0 {
-				order = []string{ours, incumbent}
-			}
-			for _, who := range order {
+			for _, who := range b.options.contenders(round) {
 				rig.Progress("round %d of %d, limits %s: %s, %s", round, rounds, l, s.name, who)
 				t := &turn{bench: b, stage: s, who: who, round: round, limits: l}
 				if err := t.run(ctx); err != nil {

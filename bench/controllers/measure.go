@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -165,9 +166,12 @@ func (t *turn) measure(ctx context.Context, s scenario) error {
 	if err != nil {
 		return err
 	}
+	if t.recording, err = t.record(ctx, s.name); err != nil {
+		return err
+	}
 	began := time.Now()
 	end, err := t.do(ctx, s)
-	if err != nil {
+	if err = errors.Join(err, t.recording.end(ctx)); err != nil {
 		return err
 	}
 	after, err := t.count(ctx, true)

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/ordinal-dev/ordinal/bench/rig"
 	"github.com/ordinal-dev/ordinal/internal/cluster/pki"
 	"github.com/ordinal-dev/ordinal/internal/cluster/supervise"
 	"github.com/ordinal-dev/ordinal/internal/install"
@@ -51,8 +52,10 @@ func startPlane(ctx context.Context, dir string, o options) (*plane, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = errors.Join(copyProgram(p.binaries[incumbent], o.incumbent), copyProgram(p.binaries[ours], binary),
-		os.WriteFile(p.file("audit.yaml"), []byte(auditPolicy), 0o600))
+	err = os.WriteFile(p.file("audit.yaml"), []byte(auditPolicy), 0o600)
+	for _, who := range o.contenders(1) {
+		err = errors.Join(err, copyProgram(p.binaries[who], map[string]string{incumbent: o.incumbent, ours: binary + "-controller"}[who]))
+	}
 	if err != nil {
 		return nil, fmt.Errorf("prepare (make build comes first): %w", err)
 	}
@@ -143,7 +146,7 @@ func (p *plane) kubeconfig(who string) (string, error) {
 func (p *plane) process(name, binary string, ready func(context.Context) error, args ...string) supervise.Process {
 	file := p.file(name + ".log")
 	return supervise.Process{
-		Name: name, Path: binary, Args: args, Log: &logFile{path: file}, LogFile: file, Ready: ready, Grace: 10 * time.Second,
+		Name: name, Path: binary, Args: args, Log: &rig.LogFile{Path: file}, LogFile: file, Ready: ready, Grace: 10 * time.Second,
 	}
 }
 
@@ -208,23 +211,6 @@ func copyProgram(to, from string) (err error) {
 	}
 	_, err = io.Copy(target, source)
 	return errors.Join(err, target.Close())
-}
-
-// logFile opens its file at the first write.
-type logFile struct {
-	path string
-	file *os.File
-}
-
-func (l *logFile) Write(b []byte) (int, error) {
-	if l.file == nil {
-		file, err := os.OpenFile(l.path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-		if err != nil {
-			return 0, err
-		}
-		l.file = file
-	}
-	return l.file.Write(b)
 }
 
 func freePort(ctx context.Context) (int, error) {

@@ -80,6 +80,8 @@ type turn struct {
 
 	namespace string
 	contender *contender
+	// recording is that of the scenario that is measured now.
+	recording *recording
 	// started is the CPU time that the contender had used when it began to watch an empty cluster.
 	started time.Duration
 }
@@ -104,7 +106,7 @@ func (t *turn) run(ctx context.Context) (err error) {
 // startContender starts the contender and waits until it has nothing to do.
 func (t *turn) startContender(ctx context.Context) error {
 	var err error
-	if t.contender, err = startContender(ctx, t.plane, t.who, t.limits, t.options.workers); err != nil {
+	if t.contender, err = startContender(ctx, t.plane, t.who, t.limits, t.options); err != nil {
 		return err
 	}
 	if err := awaitWatching(ctx, t.plane.audit, t.who); err != nil {
@@ -222,8 +224,11 @@ func (t *turn) restartAndRest(ctx context.Context) error {
 		name: restart, pods: f.pods(), goal: at(2, f.replicas+1), sets: []string{changed}, untilQuiet: true,
 		act: func(ctx context.Context) error {
 			var err error
-			t.contender, err = startContender(ctx, t.plane, t.who, t.limits, t.options.workers)
-			return err
+			if t.contender, err = startContender(ctx, t.plane, t.who, t.limits, t.options); err != nil {
+				return err
+			}
+			t.recording.follow(ctx, t.contender.profiled())
+			return nil
 		},
 	})
 	if err != nil {

@@ -1,7 +1,7 @@
 // Copyright The Ordinal Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rig is what the benchmarks share: the machine they run on, their progress, and their pauses.
+// Package rig is what the benchmarks share: the machine they run on, their progress, their pauses, and the logs of what they start.
 package rig
 
 import (
@@ -64,4 +64,22 @@ func LoadAverage() string {
 	}
 	load, _, _ := strings.Cut(string(content), " ")
 	return load
+}
+
+// LogFile is where a process logs to. It is opened at the first write.
+type LogFile struct {
+	Path string
+	file *os.File
+}
+
+// Write writes to the end of the file.
+func (l *LogFile) Write(b []byte) (int, error) {
+	if l.file == nil {
+		file, err := os.OpenFile(l.Path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+		if err != nil {
+			return 0, err
+		}
+		l.file = file
+	}
+	return l.file.Write(b)
 }

@@ -231,11 +231,14 @@ func (c *cluster) podsReady(ctx context.Context, began time.Time) (bool, error) 
 }
 
 func readySince(p *corev1.Pod, began time.Time) bool {
-	isReady := slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-	})
-	return isReady && p.DeletionTimestamp == nil && !slices.ContainsFunc(p.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool {
+	return isReady(p) && p.DeletionTimestamp == nil && !slices.ContainsFunc(p.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool {
 		return s.State.Running == nil || s.State.Running.StartedAt.Time.Before(began)
+	})
+}
+
+func isReady(p *corev1.Pod) bool {
+	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
 	})
 }
 

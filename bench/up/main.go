@@ -4,6 +4,9 @@
 // Command up measures a one-machine cluster: how long each stage of a start takes, and what it costs in memory and CPU while a
 // StatefulSet of three runs in it and nobody does anything. It prints a Markdown table that names the machine.
 //
+// With -rounds it measures something else: how long it takes in that cluster, with real pods, from a pod's readiness to the next pod
+// of its set, beside kube-controller-manager's StatefulSet controller.
+//
 // It needs root, and the host for itself: it starts a cluster of its own in a temporary directory, and deletes it at the end.
 package main
 
@@ -30,6 +33,10 @@ type options struct {
 	starts   int
 	settle   time.Duration
 	idle     time.Duration
+	// rounds is how often latency is measured, instead of all else.
+	rounds    int
+	incumbent string
+	json      string
 }
 
 func main() {
@@ -40,6 +47,9 @@ func main() {
 	flag.IntVar(&o.starts, "starts", 3, "how many later starts to take the median of")
 	flag.DurationVar(&o.settle, "settle", 30*time.Second, "how long to wait before the idle time")
 	flag.DurationVar(&o.idle, "idle", 5*time.Minute, "how long to measure CPU")
+	flag.IntVar(&o.rounds, "rounds", 0, "how often to measure the time from a ready pod to the next one, with both controllers, instead of all else")
+	flag.StringVar(&o.incumbent, "incumbent", "bin/.bench-incumbent", "the built kube-controller-manager for that")
+	flag.StringVar(&o.json, "json", "", "file to write all figures of that to")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -63,7 +73,9 @@ func run(ctx context.Context, o options) (err error) {
 	defer func() {
 		err = errors.Join(err, c.purge(context.WithoutCancel(ctx)), os.RemoveAll(dir))
 	}()
-
+	if o.rounds > 0 {
+		return runLatency(ctx, c, o)
+	}
 	m, err := measure(ctx, c, o, filepath.Join(bin, "visits.tar"))
 	if err != nil {
 		return err
