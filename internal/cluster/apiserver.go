@@ -25,6 +25,7 @@ func (h *host) apiServer() supervise.Process {
 	p := h.child("kube-apiserver", append(reach,
 		fmt.Sprintf("--secure-port=%d", h.APIPort),
 		"--etcd-servers=unix://"+h.etcdSocket(),
+		"--encryption-provider-config="+h.data.Config(encryptionConfig),
 		"--service-cluster-ip-range="+layout.ServiceCIDR,
 		"--tls-cert-file="+pki("apiserver.crt"),
 		"--tls-private-key-file="+pki("apiserver.key"),

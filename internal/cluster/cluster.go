@@ -98,7 +98,7 @@ func (c *Cluster) prepare(ctx context.Context, version string) error {
 	if err := adoptRunDir(c.data); err != nil {
 		return err
 	}
-	if err := issueCredentials(c.Options, c.began); err != nil {
+	if err := c.issueKeys(); err != nil {
 		return err
 	}
 	return network.Up(ctx)
@@ -123,6 +123,14 @@ func (c *Cluster) prepareData(version string) error {
 	})
 	c.supervisor = supervise.New(c.state.components)
 	return nil
+}
+
+// issueKeys makes all that has to be secret.
+func (c *Cluster) issueKeys() error {
+	if err := issueCredentials(c.Options, c.began); err != nil {
+		return err
+	}
+	return c.configureEncryption()
 }
 
 // closing is how long the sockets of processes that were just killed may take to close.
@@ -227,6 +235,10 @@ func (c *Cluster) startRest(ctx context.Context) error {
 		inner.Go(func() error { return c.run(ctx, c.controller()) })
 		inner.Go(func() error { return c.runMade(ctx, c.dns) })
 		return inner.Wait()
+	})
+	group.Go(func() error {
+		c.sealSecrets(ctx, client)
+		return nil
 	})
 	group.Go(func() error { return c.run(ctx, c.controllerManager()) })
 	group.Go(func() error { return c.run(ctx, c.scheduler()) })

@@ -109,7 +109,7 @@ func (c *Cluster) prepareSimulated(ctx context.Context, version string) error {
 	if err := c.prepareData(version); err != nil {
 		return err
 	}
-	return errors.Join(makePrivate(c.data.Run()), issueCredentials(c.Options, c.began))
+	return errors.Join(makePrivate(c.data.Run()), c.issueKeys())
 }
 
 // startSimulated starts the parts of a simulated cluster.
@@ -126,6 +126,10 @@ func (c *Cluster) startSimulated(ctx context.Context) error {
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		c.sealSecrets(ctx, client)
+		return nil
+	})
 	group.Go(func() error { return c.run(ctx, c.controllerManager()) })
 	group.Go(func() error { return c.run(ctx, c.scheduler()) })
 	group.Go(func() error {

@@ -26,8 +26,8 @@ import (
 	"k8s.io/client-go/util/keyutil"
 )
 
-// Validity of an authority, and the most a certificate may outlive its start. Certificates are issued at each start, so
-// the second bounds how long one `ordinal up` may run.
+// Validity of an authority, and of the certificates that are issued at each start, which bounds how long one `ordinal up` may run.
+// An authority that will not outlive them is replaced.
 const (
 	authorityValidity = 20 * 365 * 24 * time.Hour
 	leafValidity      = 5 * 365 * 24 * time.Hour
@@ -55,8 +55,9 @@ type Subject struct {
 // Pair is a certificate and its key in PEM.
 type Pair struct{ Certificate, Key []byte }
 
-// LoadAuthority reads the authority base.crt and base.key, and makes it if there is none yet. A damaged pair is an error
-// that names the file: making a new one would lock out everyone who trusts the old one.
+// LoadAuthority reads the authority base.crt and base.key, and makes it if there is none yet, or only one that ends within the
+// life of a certificate. A damaged pair is an error that names the file: making a new one would lock out everyone who trusts the
+// old one.
 func LoadAuthority(base string, now time.Time) (*Authority, error) {
 	certFile, keyFile := base+".crt", base+".key"
 	certPEM, err := os.ReadFile(certFile)
@@ -78,7 +79,19 @@ func LoadAuthority(base string, now time.Time) (*Authority, error) {
 	if !publicKeysEqual(certs[0].PublicKey, key.Public()) {
 		return nil, damaged(keyFile, errors.New("it does not belong to the certificate"))
 	}
+	if certs[0].NotAfter.Before(now.Add(leafValidity)) {
+		return renewAuthority(base, now)
+	}
 	return &Authority{Certificate: certs[0], key: key}, nil
+}
+
+// renewAuthority makes an authority in the place of one that ends soon.
+func renewAuthority(base string, now time.Time) (*Authority, error) {
+	// Without the certificate the next start goes on from here, should this one be killed.
+	if err := os.Remove(base + ".crt"); err != nil {
+		return nil, fmt.Errorf("remove certificate authority that ends soon: %w", err)
+	}
+	return newAuthority(base, now)
 }
 
 // LoadKey reads a private key in PEM.
@@ -176,7 +189,7 @@ func (a *Authority) Issue(s Subject, now time.Time) (Pair, error) {
 		SerialNumber: serial,
 		Subject:      pkix.Name{CommonName: s.User, Organization: s.Groups},
 		NotBefore:    now.Add(-clockSkew),
-		NotAfter:     earlier(now.Add(leafValidity), a.Certificate.NotAfter),
+		NotAfter:     now.Add(leafValidity),
 		KeyUsage:     x509.KeyUsageDigitalSignature,
 		ExtKeyUsage:  []x509.ExtKeyUsage{usage},
 		DNSNames:     s.Names,
@@ -229,11 +242,4 @@ func writeSecret(file string, content []byte) error {
 func publicKeysEqual(a, b crypto.PublicKey) bool {
 	key, ok := a.(interface{ Equal(crypto.PublicKey) bool })
 	return ok && key.Equal(b)
-}
-
-func earlier(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
 }

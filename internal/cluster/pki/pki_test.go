@@ -151,6 +151,48 @@ func TestHalfMadeAuthorityIsMadeAgain(t *testing.T) {
 	}
 }
 
+// A certificate lasts for five years from the start that issued it, however old its authority is: one that would end earlier is
+// replaced.
+func TestCertificatesAreRenewedBeforeTheyExpire(t *testing.T) {
+	const year = 365 * 24 * time.Hour
+	base := filepath.Join(t.TempDir(), "ca")
+	made := time.Now()
+	first, err := LoadAuthority(base, made)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		age     time.Duration
+		renewed bool
+	}{{year, false}, {15*year - time.Hour, false}, {15*year + time.Hour, true}, {30 * year, true}, {100 * year, true}} {
+		now := made.Add(c.age)
+		ca, err := LoadAuthority(base, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if renewed := !ca.Certificate.Equal(first.Certificate); renewed != c.renewed {
+			t.Errorf("after %s, the authority is another: %t", c.age, renewed)
+		}
+		pair, err := ca.Issue(Subject{User: "u"}, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		leaf := parse(t, pair.Certificate)
+		for _, at := range []time.Time{now, now.Add(5*year - time.Minute)} {
+			roots := x509.NewCertPool()
+			roots.AddCert(ca.Certificate)
+			o := x509.VerifyOptions{Roots: roots, CurrentTime: at, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
+			if _, err := leaf.Verify(o); err != nil {
+				t.Errorf("issued after %s, it does not hold at %s: %v", c.age, at, err)
+			}
+		}
+		again, err := LoadAuthority(base, now)
+		if err != nil || !again.Certificate.Equal(ca.Certificate) {
+			t.Errorf("after %s, the authority is not kept: %v", c.age, err)
+		}
+	}
+}
+
 func TestKubeconfigWorksAndIsKnownAsOurs(t *testing.T) {
 	dir := t.TempDir()
 	ca, err := LoadAuthority(filepath.Join(dir, "ca"), time.Now())
