@@ -112,7 +112,15 @@ func (c *Controller) next(ctx context.Context, workers *crew) bool {
 	if stopped {
 		return false
 	}
-	return workers.do(func() { c.process(ctx, key) })
+	switch workers.do(key, func() { c.process(ctx, key) }) {
+	case leaves:
+		return false
+	case postponed:
+		c.queue.AddAfter(key, patience)
+		c.queue.Done(key)
+	case stays:
+	}
+	return true
 }
 
 // process syncs a set, and sees to it that this is done again if need be.

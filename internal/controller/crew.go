@@ -7,12 +7,14 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/ordinal-dev/ordinal/internal/observe"
 )
 
 const (
 	// patience is how long a worker may be at one set until another takes its place, so that a write that hangs, as with an
 	// admission webhook that does not answer, delays no other set.
-	patience = 2 * time.Second
+	patience = time.Second
 	// maxRelief is how many workers may be relieved at once, as a multiple of those that the controller has.
 	maxRelief = 19
 )
@@ -25,7 +27,23 @@ type crew struct {
 	size     int
 	relieved atomic.Int32
 	workers  sync.WaitGroup
+
+	mu sync.Mutex
+	// slow are the sets that took too long when they were last worked on, and so will again.
+	slow map[observe.Key]bool
 }
+
+// turn is how work on a set ended for the worker.
+type turn int
+
+const (
+	// stays means that the worker is still one of the crew.
+	stays turn = iota
+	// leaves means that another has taken its place.
+	leaves
+	// postponed means that the work was not done: it is known to be slow, and as many as may be are at such work already.
+	postponed
+)
 
 // start lets the workers begin.
 func (c *crew) start() {
@@ -37,16 +55,42 @@ func (c *crew) start() {
 // wait waits until all have stopped.
 func (c *crew) wait() { c.workers.Wait() }
 
-// do does a piece of work. It is false if that took so long that another worker has taken the caller's place.
-func (c *crew) do(job func()) bool {
-	replaced := make(chan bool, 1)
-	timer := time.AfterFunc(patience, func() { replaced <- c.relieve() })
+// do does the work on a set. The worker is relieved when that takes long, and at once if it did so the last time.
+func (c *crew) do(k observe.Key, job func()) turn {
+	slow := c.isSlow(k)
+	if slow && !c.relieve() {
+		return postponed
+	}
+	began, replaced := time.Now(), make(chan bool, 1)
+	timer := time.AfterFunc(patience, func() { replaced <- slow || c.relieve() })
 	job()
-	if timer.Stop() || !<-replaced {
-		return true
+	c.learn(k, time.Since(began))
+	inTime := timer.Stop()
+	if !slow && (inTime || !<-replaced) {
+		return stays
 	}
 	c.relieved.Add(-1)
-	return false
+	return leaves
+}
+
+func (c *crew) isSlow(k observe.Key) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.slow[k]
+}
+
+// learn takes note of how long the work on a set took.
+func (c *crew) learn(k observe.Key, took time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if took < patience {
+		delete(c.slow, k)
+		return
+	}
+	if c.slow == nil {
+		c.slow = map[observe.Key]bool{}
+	}
+	c.slow[k] = true
 }
 
 // relieve starts another worker, unless there are too many.

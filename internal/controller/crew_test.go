@@ -16,6 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+
+	"github.com/ordinal-dev/ordinal/internal/observe"
 )
 
 // slowClient is a client whose creations of pods take as long as a function takes.
@@ -92,59 +94,118 @@ func TestHangingWritesDelayNoOtherSet(t *testing.T) {
 	})
 }
 
-// crewOf counts how many do a job at once that hangs until it is let go.
-func crewOf(size int) (c *crew, busy *atomic.Int32, stop, release chan struct{}) {
-	busy, stop, release = &atomic.Int32{}, make(chan struct{}), make(chan struct{})
-	c = &crew{size: size}
-	job := func() {
-		busy.Add(1)
-		defer busy.Add(-1)
-		<-release
-	}
-	c.work = func() {
-		for {
-			select {
-			case <-stop:
-				return
-			default:
-			}
-			if !c.do(job) {
-				return
-			}
+// gang is a crew that has one piece of work after the other, each of which hangs until it is let go.
+type gang struct {
+	crew
+	busy, late atomic.Int32
+	// next gives the set to work on.
+	next          func() observe.Key
+	stop, release chan struct{}
+}
+
+func newGang(size int, next func() observe.Key) *gang {
+	g := &gang{next: next, stop: make(chan struct{}), release: make(chan struct{})}
+	g.size = size
+	g.work = func() {
+		for g.workOnce() {
 		}
 	}
-	return c, busy, stop, release
+	return g
+}
+
+func (g *gang) workOnce() bool {
+	select {
+	case <-g.stop:
+		return false
+	default:
+	}
+	switch g.do(g.next(), g.hang) {
+	case leaves:
+		return false
+	case postponed:
+		g.late.Add(1)
+		<-g.stop
+	case stays:
+	}
+	return true
+}
+
+func (g *gang) hang() {
+	g.busy.Add(1)
+	defer g.busy.Add(-1)
+	<-g.release
+}
+
+func (g *gang) letGo(n int) {
+	for range n {
+		g.release <- struct{}{}
+	}
+}
+
+func (g *gang) expect(t *testing.T, when string, want int) {
+	t.Helper()
+	synctest.Wait()
+	if got := int(g.busy.Load()); got != want {
+		t.Errorf("%s %d work, want %d", when, got, want)
+	}
+}
+
+func (g *gang) end() {
+	close(g.stop)
+	close(g.release)
+	g.wait()
 }
 
 // Who is slow is relieved, but not for ever more; and when all is well again, no more are left than there were.
 func TestReliefIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, busy, stop, release := crewOf(2)
-		c.start()
-		expect := func(when string, want int) {
-			t.Helper()
-			synctest.Wait()
-			if got := int(busy.Load()); got != want {
-				t.Errorf("%s %d work, want %d", when, got, want)
-			}
-		}
-		expect("at first", 2)
+		var sets atomic.Int32
+		g := newGang(2, func() observe.Key { return observe.Key{Name: fmt.Sprint("set", sets.Add(1))} })
+		g.start()
+		g.expect(t, "at first", 2)
 		<-time.After(patience - time.Millisecond)
-		expect("before anybody loses patience", 2)
+		g.expect(t, "before anybody loses patience", 2)
 		<-time.After(time.Millisecond)
-		expect("then", 4)
+		g.expect(t, "then", 4)
 		<-time.After(time.Hour)
-		expect("at most", 2+2*maxRelief)
+		g.expect(t, "at most", 2+2*maxRelief)
 		// Those who are let go are the ones that have been relieved, and the others, who begin anew.
-		for range 2 + 2*maxRelief {
-			release <- struct{}{}
-		}
-		expect("in the end", 2)
-		if n := c.relieved.Load(); n != 0 {
+		g.letGo(2 + 2*maxRelief)
+		g.expect(t, "in the end", 2)
+		if n := g.relieved.Load(); n != 0 {
 			t.Errorf("%d count as relieved", n)
 		}
-		close(stop)
-		close(release)
-		c.wait()
+		g.end()
+	})
+}
+
+// Work that was slow is held to be slow until it was not, and nobody waits for it; nor is it begun by the last who could do
+// something else.
+func TestSlowSetsAreKnown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGang(1, func() observe.Key { return observe.Key{Name: "slow"} })
+		g.start()
+		<-time.After(patience)
+		g.expect(t, "when the first is relieved, with the second at it too,", 2)
+		g.letGo(1)
+		g.expect(t, "when that one is done", 1)
+		// The set is known to be slow now. So whoever begins with it when the second is relieved is relieved at once too.
+		<-time.After(patience)
+		g.expect(t, "at most", maxRelief)
+		if g.late.Load() != 1 {
+			t.Errorf("%d are free for other work, want 1", g.late.Load())
+		}
+		g.letGo(1)
+		synctest.Wait()
+		if !g.isSlow(observe.Key{Name: "slow"}) {
+			t.Error("what was slow again is forgotten")
+		}
+		// This one has only just begun.
+		g.letGo(1)
+		g.expect(t, "in the end", maxRelief-2)
+		if g.isSlow(observe.Key{Name: "slow"}) {
+			t.Error("what was done in time is slow")
+		}
+		g.end()
 	})
 }
