@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -26,8 +27,11 @@ import (
 	"github.com/ordinal-dev/ordinal/internal/telemetry"
 )
 
-// maxBatch is how many chains run at once at most.
+// maxBatch is how many chains are run at most until it is looked whether they fail.
 const maxBatch = 500
+
+// maxParallel is how many chains of one set run at the same time.
+const maxParallel = 25
 
 // callTimeout is how long a write may take.
 const callTimeout = 30 * time.Second
@@ -104,11 +108,15 @@ func (r *run) slowStart(ctx context.Context, chains []plan.Chain) []plan.Outcome
 	var all []plan.Outcome
 	for from, size := 0, 1; from < len(chains) && ctx.Err() == nil; size = min(2*size, maxBatch) {
 		to := min(from+size, len(chains))
-		var wg sync.WaitGroup
+		var batch errgroup.Group
+		batch.SetLimit(maxParallel)
 		for i := from; i < to; i++ {
-			wg.Go(func() { results[i] = r.chain(ctx, chains[i]) })
+			batch.Go(func() error {
+				results[i] = r.chain(ctx, chains[i])
+				return nil
+			})
 		}
-		wg.Wait()
+		_ = batch.Wait()
 		failed := false
 		for ; from < to; from++ {
 			all = append(all, results[from]...)

@@ -23,6 +23,8 @@ const (
 	// most is how many notes about one object for one reason wait as they are. Those that come while so many wait are combined
 	// into one, so that a thousand pods are not a thousand writes, and what waits is bounded.
 	most = 100
+	// crowd is how many notes wait at least when all of those that are alike are combined. client-go drops what comes then.
+	crowd = 1000
 	// few is how many of them stay as they are when the log is stopped: there may be no time to write each.
 	few = 10
 	// remembered is how many of the events that were written can still be counted up.
@@ -97,7 +99,11 @@ func (l *Log) Event(object runtime.Object, kind, reason, message string) {
 	n.said = said{about: *about, kind: kind, reason: reason, message: message}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.add(n, most)
+	limit := most
+	if len(l.queue) >= crowd {
+		limit = 1
+	}
+	l.add(n, limit)
 	select {
 	case l.added <- struct{}{}:
 	default:

@@ -188,6 +188,38 @@ func TestBurstOfOneSet(t *testing.T) {
 	})
 }
 
+// In a crowd, alike ones are combined from the second on. No first one of anything is.
+func TestCrowd(t *testing.T) {
+	inWorld(t, func(w *world) {
+		gate := make(chan struct{})
+		w.fail = func(clienttesting.Action) error {
+			<-gate
+			return nil
+		}
+		w.log.Event(set("db"), "Normal", "Other", "holds up the log")
+		synctest.Wait()
+		for i := range crowd {
+			w.log.Event(set(fmt.Sprint("set", i)), "Normal", "SuccessfulCreate", "create Pod")
+		}
+		w.log.Event(set("set0"), "Normal", "SuccessfulCreate", "create Claim")
+		w.log.Event(set("web"), "Normal", "SuccessfulCreate", "create Pod web-0")
+		for i := range 3 {
+			w.log.Event(set("web"), "Normal", "SuccessfulCreate", fmt.Sprint("create Pod web-", i))
+		}
+		close(gate)
+		synctest.Wait()
+		got := w.events()
+		want := []string{
+			"Normal shop/set0 SuccessfulCreate: (combined from similar events): create Claim ×1",
+			"Normal shop/web SuccessfulCreate: create Pod web-0 ×2",
+			"Normal shop/web SuccessfulCreate: (combined from similar events): create Pod web-2 ×2",
+		}
+		if len(got) != 1+crowd+3 || !slices.Equal(got[1+crowd:], want) {
+			w.Errorf("%d events, and the last are %q, want %q", len(got), got[len(got)-3:], want)
+		}
+	})
+}
+
 func TestSameEventCountsUp(t *testing.T) {
 	inWorld(t, func(w *world) {
 		gate := make(chan struct{})
