@@ -208,7 +208,18 @@ var stories = map[string]func(*testing.T) *story{
 		s.Change("web-1", unready)
 		s.Change("web-2", unready)
 		s.replicas(1)
-		s.say("web-1 and web-2 are not ready, and the set is scaled to 1: they go in their turn")
+		s.say("web-1 and web-2 are not ready, and the set is scaled to 1: web-3 goes, and web-2 has half a minute to become ready again")
+		return s
+	},
+	"scale down past an unready pod that recovers": func(t *testing.T) *story {
+		s := newStory(t, 3, withoutClaims)
+		s.quietly()
+		s.Change("web-1", unready)
+		s.Change("web-2", unready)
+		s.replicas(0)
+		s.Sync()
+		s.Change("web-2", ready)
+		s.say("web-1 and web-2 are not ready, the set is scaled to 0, and web-2 becomes ready: it goes at once, and then the others")
 		return s
 	},
 	"scale down past an unready pod, strictly": func(t *testing.T) *story {

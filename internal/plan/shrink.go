@@ -5,6 +5,7 @@ package plan
 
 import (
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -37,13 +38,29 @@ func (p *planner) shrinkInOrder() bool {
 		p.wait(Wait{Reason: WaitTerminating, On: refPod(top)})
 		return false
 	}
-	// In Kubernetes, only the lowest pod that does not serve may go although it is not available, so that two of them hold up
-	// the set for good (kubernetes#36333).
-	if p.Options.Strict && top != p.lowestBroken() && !p.isPassed(top) {
+	if top != p.lowestBroken() && p.mayRecover(top) {
 		return false
 	}
 	p.step(Step{Mode: Serial}, p.dismiss(p.condemned[0]))
 	return false
+}
+
+// recovery is how long a pod that is to go, and is not ready for no visible reason, is given to become ready, while others below
+// it are not available either. Whoever scales down a set that is in the midst of a failover loses no member by it.
+const recovery = 30 * time.Second
+
+// mayRecover tells if a condemned pod that is not the lowest broken one is waited for before it goes. In Kubernetes that has no
+// end, so that two broken pods hold up the set for good (kubernetes#36333).
+func (p *planner) mayRecover(pod *corev1.Pod) bool {
+	if p.Options.Strict {
+		return !p.isPassed(pod)
+	}
+	until := podstate.UnreadySince(pod).Add(recovery)
+	if podstate.IsReady(pod) || podstate.IsFinished(pod) || podstate.TroubleOf(pod, p.Now) != nil || !until.After(p.Now) {
+		return false
+	}
+	p.wait(Wait{Reason: WaitNotReady, On: refPod(pod), Until: until})
+	return true
 }
 
 // shrinkAtOnce deletes all pods beyond the range.

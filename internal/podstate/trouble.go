@@ -86,14 +86,20 @@ func TroubleAt(pod *corev1.Pod) time.Time {
 	if c := unschedulable(pod); c != nil {
 		return c.LastTransitionTime.Add(schedulingPatience)
 	}
-	since := pod.CreationTimestamp.Time
-	if c := conditionOf(pod, corev1.PodReady); c != nil && c.LastTransitionTime.After(since) {
-		since = c.LastTransitionTime.Time
-	}
+	since := UnreadySince(pod)
 	if since.IsZero() {
 		return time.Time{}
 	}
 	return since.Add(Patience)
+}
+
+// UnreadySince is when a pod that is not ready was made, or ready for the last time; zero if that is not known.
+func UnreadySince(pod *corev1.Pod) time.Time {
+	since := pod.CreationTimestamp.Time
+	if c := conditionOf(pod, corev1.PodReady); c != nil && c.LastTransitionTime.After(since) {
+		since = c.LastTransitionTime.Time
+	}
+	return since
 }
 
 func unschedulable(pod *corev1.Pod) *corev1.PodCondition {

@@ -119,7 +119,7 @@ func TestFirstRolloutIsMended(t *testing.T) {
 	}
 }
 
-// Scaling down passes pods that are not ready, from the top, one at a time: https://github.com/kubernetes/kubernetes/issues/36333.
+// Scaling down passes pods that do not become ready again, from the top, one at a time: https://github.com/kubernetes/kubernetes/issues/36333.
 func TestScalesDownPastUnreadyPods(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)

@@ -126,7 +126,7 @@ func TestUnreadyUpdateIsLeftAlone(t *testing.T) {
 	s.checkSameLives(lives)
 }
 
-// Pods that are to go need not work: they go from the top, one at a time.
+// Pods that are to go need not work: they go from the top, one at a time, if they do not recover soon.
 func TestScalesDownPastUnreadyPods(t *testing.T) {
 	s := onShared(t)
 	s.webOf(3, withoutClaims, readyWhen("test ! -e /tmp/broken"))
