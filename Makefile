@@ -16,6 +16,15 @@ BENCH_IDLE ?= 300
 # Flags of `make bench`, such as -scale 0.1 -rounds 3.
 BENCH ?=
 
+# Flags of `make conformance`, such as -only disruption.
+CONFORMANCE ?=
+
+# Flags of `make test-faults`, such as -seed 1 -kills 20.
+export FAULTS ?=
+
+# Flags of `make load`, such as -sets 200 -duration 1m.
+LOAD ?=
+
 # Flags of `make profile`, which are those of `make bench`.
 PROFILE ?= -only ordered,rolling,restart
 
@@ -29,7 +38,7 @@ HISTORIES ?= 10000
 # How long `make fuzz` runs each fuzz test.
 export FUZZTIME ?= 20s
 
-.PHONY: help deps build generate demo down test test-race test-differential test-histories conformance-go fuzz e2e lint vuln bench bench-plan bench-latency bench-up profile clean
+.PHONY: help deps build generate demo down test test-race test-differential test-histories test-faults conformance conformance-go fuzz e2e lint vuln bench load bench-plan bench-latency bench-up profile clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -67,6 +76,12 @@ test-histories: ## random histories of a model cluster, with every fault: SEED=1
 conformance-go: ## run the tests that Kubernetes has for its own StatefulSet controller against ours
 	@go test -buildvcs=false -count=1 -v ./test/conformance
 
+conformance: deps build ## run what Kubernetes' own end-to-end suite has on StatefulSets: real pods, about 20 minutes
+	@scripts/conformance $(CONFORMANCE)
+
+test-faults: deps build ## break clusters while sets change, real pods and simulated nodes: FAULTS='-seed 1 -kills 200'
+	@scripts/test faults
+
 fuzz: ## run each fuzz test for FUZZTIME=20s; what fails is kept in testdata/fuzz
 	@scripts/fuzz
 
@@ -86,6 +101,10 @@ bench: build ## compare with kube-controller-manager's controller on the same wo
 
 profile: build ## keep CPU and memory profiles of the controller and the API server: PROFILE='-only ordered -scale 0.1'
 	@scripts/profile $(PROFILE)
+
+load: build ## 2,000 sets, 10,000 simulated pods, 20 changes a second for 10 minutes: LOAD='-sets 200 -duration 1m'
+	@go build -buildvcs=false -o bin/.bench-load ./bench/load
+	@bin/.bench-load -json bin/load.json $(LOAD)
 
 bench-plan: ## measure the planner alone, and compare with bin/bench-plan.old
 	@scripts/bench-plan

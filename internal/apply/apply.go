@@ -30,8 +30,8 @@ import (
 // maxBatch is how many chains are run at most until it is looked whether they fail.
 const maxBatch = 500
 
-// maxParallel is how many chains of one set run at the same time.
-const maxParallel = 25
+// maxParallel is how many chains of one set run at the same time. Each takes a connection, and more than 25 are not kept.
+const maxParallel = 8
 
 // callTimeout is how long a write may take.
 const callTimeout = 30 * time.Second

@@ -112,6 +112,11 @@ func (c *Controller) next(ctx context.Context, workers *crew) bool {
 	if stopped {
 		return false
 	}
+	if rest := time.Until(c.memories.restOf(key)); rest > 0 {
+		c.queue.AddAfter(key, rest)
+		c.queue.Done(key)
+		return true
+	}
 	switch workers.do(key, func() { c.process(ctx, key) }) {
 	case leaves:
 		return false
@@ -166,6 +171,7 @@ func (c *Controller) sync(ctx context.Context, key observe.Key, now time.Time) (
 
 	todo := plan.Make(snapshot)
 	memory.found = todo.Found
+	memory.rest = restAfter(snapshot, todo)
 	outcomes := c.applier.Apply(ctx, snapshot.Set, todo)
 	memory.learn(outcomes, now)
 	for _, w := range memory.news(todo.Waits) {

@@ -5,10 +5,15 @@ package controller
 
 import (
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/ordinal-dev/ordinal/internal/observe"
+	"github.com/ordinal-dev/ordinal/internal/ordinal"
 	"github.com/ordinal-dev/ordinal/internal/plan"
 	"github.com/ordinal-dev/ordinal/internal/revision"
 )
@@ -20,6 +25,12 @@ const (
 	maxDelay = 30 * time.Second
 	// firstEvictDelay is the delay after an eviction was held up for the first time.
 	firstEvictDelay = 2 * time.Second
+	// restPerPod and maxRest are how long a large set rests after a sync, for each of its pods and in all, while pods that become
+	// ready change nothing but its status: that is then written no more often than somebody can read it.
+	restPerPod = time.Millisecond
+	maxRest    = time.Second
+	// large is how many pods a set has at least that rests.
+	large = 100
 	// calm is how long nothing may fail until failures are forgotten.
 	calm = 10 * time.Minute
 )
@@ -46,6 +57,29 @@ func (m *memories) of(k observe.Key) *memory {
 	return m.sets[k]
 }
 
+// restOf is until when a set is left alone; zero if it need not be.
+func (m *memories) restOf(k observe.Key) time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.sets[k] == nil {
+		return time.Time{}
+	}
+	return m.sets[k].rest
+}
+
+// restAfter is until when a set rests after a sync; zero if it must not.
+func restAfter(s plan.Snapshot, p plan.Plan) time.Time {
+	condemned := func(pod *corev1.Pod) bool {
+		n, _ := ordinal.Of(s.Set.Name, pod.Name)
+		return !p.Span.Contains(n)
+	}
+	isWaitedFor := s.Set.Spec.PodManagementPolicy != appsv1.ParallelPodManagement || p.Revisions.Current != p.Revisions.Update
+	if len(s.Pods) < large || isWaitedFor || slices.ContainsFunc(p.Members, condemned) {
+		return time.Time{}
+	}
+	return s.Now.Add(min(maxRest, time.Duration(len(s.Pods))*restPerPod))
+}
+
 func (m *memories) forget(k observe.Key) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -63,6 +97,8 @@ type memory struct {
 	unstuck map[string]bool
 	// found is the update revision that the last plan found.
 	found revision.Found
+	// rest is until when the set is left alone.
+	rest time.Time
 	// announced are the waits of the last plan, so that each is told once.
 	announced map[announcement]bool
 }

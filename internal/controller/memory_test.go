@@ -6,13 +6,18 @@ package controller
 import (
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/ordinal-dev/ordinal/internal/observe"
+	"github.com/ordinal-dev/ordinal/internal/ordinal"
 	"github.com/ordinal-dev/ordinal/internal/plan"
+	"github.com/ordinal-dev/ordinal/internal/sim"
 )
 
 func TestBackoff(t *testing.T) {
@@ -202,4 +207,76 @@ func TestMemoriesAreForgotten(t *testing.T) {
 	if m.of(key) == first {
 		t.Error("a set that is gone is remembered")
 	}
+}
+
+// A large set rests only where pods that become ready let nothing go on.
+func TestRestAfter(t *testing.T) {
+	now := time.Unix(1000, 0)
+	for name, tt := range map[string]struct {
+		replicas int32
+		change   func(*sim.World)
+		want     time.Duration
+	}{
+		"small":             {replicas: large - 1},
+		"large":             {replicas: large, want: large * restPerPod},
+		"very large":        {replicas: 3000, want: maxRest},
+		"in order":          {replicas: large, change: edited(func(s *appsv1.StatefulSet) { s.Spec.PodManagementPolicy = appsv1.OrderedReadyPodManagement })},
+		"being updated":     {replicas: large, change: edited(func(s *appsv1.StatefulSet) { s.Spec.Template.Spec.Containers[0].Image = "two" })},
+		"being scaled down": {replicas: large, change: edited(func(s *appsv1.StatefulSet) { s.Spec.Replicas = new(int32(large - 1)) })},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := sim.New(sim.NewSet("web", tt.replicas, func(s *appsv1.StatefulSet) {
+				s.Spec.PodManagementPolicy, s.Spec.VolumeClaimTemplates = appsv1.ParallelPodManagement, nil
+			}))
+			if err := w.Settle(); err != nil {
+				t.Fatal(err)
+			}
+			if tt.change != nil {
+				tt.change(w)
+			}
+			s := w.Snapshot()
+			s.Now = now
+			want := time.Time{}
+			if tt.want > 0 {
+				want = now.Add(tt.want)
+			}
+			if got := restAfter(s, plan.Make(s)); !got.Equal(want) {
+				t.Errorf("it rests until %s, want %s", got, want)
+			}
+		})
+	}
+}
+
+func edited(edit func(*appsv1.StatefulSet)) func(*sim.World) {
+	return func(w *sim.World) { w.Edit(edit) }
+}
+
+// While its pods become ready one after the other, the status of a large set is not written for each.
+func TestLargeSetsRest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		c.readyAfter = func(pod *corev1.Pod) time.Duration {
+			n, _ := ordinal.Of("web", pod.Name)
+			return time.Duration(n+1) * 10 * time.Millisecond
+		}
+		written := 0
+		c.answer = func(a clienttesting.Action) error {
+			if a.GetSubresource() == "status" {
+				written++
+			}
+			return nil
+		}
+		c.recorder = spaced{c.events, make(chan struct{}, 1)}
+		defer c.run(Options{})()
+		c.create(setsResource, newSet(func(s *appsv1.StatefulSet) {
+			s.Spec.Replicas, s.Spec.PodManagementPolicy = new(int32(large)), appsv1.ParallelPodManagement
+		}))
+		pass(time.Minute)
+		if s := c.set().Status; s.ReadyReplicas != large {
+			t.Errorf("%d of %d pods are ready in the status", s.ReadyReplicas, large)
+		}
+		if written > 20 {
+			t.Errorf("the status was written %d times", written)
+		}
+	})
 }
