@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -279,9 +280,10 @@ func TestOutage(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(w *world) {
-				down := true
+				var down atomic.Bool
+				down.Store(true)
 				w.fail = func(clienttesting.Action) error {
-					if down {
+					if down.Load() {
 						return err
 					}
 					return nil
@@ -290,7 +292,7 @@ func TestOutage(t *testing.T) {
 				w.log.Event(set("web"), "Normal", "SuccessfulCreate", "create Pod web-1")
 				<-time.After(time.Hour)
 				w.log.Event(set("web"), "Normal", "SuccessfulCreate", "create Pod web-0")
-				down = false
+				down.Store(false)
 				<-time.After(lastPause)
 				synctest.Wait()
 				got := w.events()
@@ -310,10 +312,11 @@ func TestOutage(t *testing.T) {
 // What was written although no answer came is not written twice.
 func TestLostAnswer(t *testing.T) {
 	inWorld(t, func(w *world) {
-		lost := true
+		var lost atomic.Bool
+		lost.Store(true)
 		w.after = true
 		w.fail = func(clienttesting.Action) error {
-			if lost {
+			if lost.Load() {
 				return errDown
 			}
 			return nil
@@ -321,7 +324,7 @@ func TestLostAnswer(t *testing.T) {
 		w.log.Event(set("web"), "Normal", "SuccessfulCreate", "create Pod web-0")
 		synctest.Wait()
 		w.log.Event(set("web"), "Normal", "SuccessfulCreate", "create Pod web-0")
-		lost = false
+		lost.Store(false)
 		<-time.After(time.Second)
 		w.wantEvents("Normal shop/web SuccessfulCreate: create Pod web-0 ×2")
 	})
@@ -332,7 +335,7 @@ func TestRefusedEventHoldsUpNoOther(t *testing.T) {
 	terminating.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
 	for name, tt := range map[string]struct {
 		err   error
-		tries int
+		tries int32
 	}{
 		"forbidden":            {apierrors.NewForbidden(anEvent, "x", errors.New("no")), 1},
 		"no namespace":         {apierrors.NewNotFound(anEvent, "shop"), 1},
@@ -342,10 +345,10 @@ func TestRefusedEventHoldsUpNoOther(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(w *world) {
-				tries := 0
+				var tries atomic.Int32
 				w.fail = func(a clienttesting.Action) error {
 					if create, ok := a.(clienttesting.CreateAction); ok && create.GetObject().(*corev1.Event).InvolvedObject.Name == "bad" {
-						tries++
+						tries.Add(1)
 						return tt.err
 					}
 					return nil
@@ -355,8 +358,8 @@ func TestRefusedEventHoldsUpNoOther(t *testing.T) {
 				<-time.After(firstPause)
 				w.wantEvents("Normal shop/web SuccessfulCreate: create Pod web-0 ×1")
 				<-time.After(time.Hour)
-				if tries != tt.tries {
-					w.Errorf("tried %d times, want %d", tries, tt.tries)
+				if n := tries.Load(); n != tt.tries {
+					w.Errorf("tried %d times, want %d", n, tt.tries)
 				}
 			})
 		})
