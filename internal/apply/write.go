@@ -159,26 +159,11 @@ func (r *run) isStranger(owner *metav1.OwnerReference) bool {
 func (a *Applier) Status(ctx context.Context, set *appsv1.StatefulSet, s appsv1.StatefulSetStatus) (plan.Result, error) {
 	ctx, cancel := call(ctx)
 	defer cancel()
-	// All fields are named: one that is left out would keep its old value.
-	status := fields{
-		"observedGeneration": s.ObservedGeneration,
-		"replicas":           s.Replicas,
-		"readyReplicas":      s.ReadyReplicas,
-		"availableReplicas":  s.AvailableReplicas,
-		"currentReplicas":    s.CurrentReplicas,
-		"updatedReplicas":    s.UpdatedReplicas,
-		"currentRevision":    s.CurrentRevision,
-		"updateRevision":     s.UpdateRevision,
-		"collisionCount":     s.CollisionCount,
-		"conditions":         s.Conditions,
-	}
-	body := fields{"metadata": fields{"uid": set.UID, "resourceVersion": set.ResourceVersion}, "status": status}
-	data, err := json.Marshal(body)
-	if err != nil {
-		return plan.ResultFailed, fmt.Errorf("encode status of %s: %w", set.Name, err)
-	}
-	sets := a.Client.AppsV1().StatefulSets(set.Namespace)
-	obj, err := sets.Patch(ctx, set.Name, types.MergePatchType, data, metav1.PatchOptions{}, "status")
+	// The whole set is sent: to patch it would cost the API server twice as much. Only the status counts, and only if the set is
+	// of that version.
+	changed := *set
+	changed.Status = s
+	obj, err := a.Client.AppsV1().StatefulSets(set.Namespace).UpdateStatus(ctx, &changed, metav1.UpdateOptions{})
 	written, result, err := patched(obj, err)
 	if result == plan.ResultDone {
 		key := types.NamespacedName{Namespace: set.Namespace, Name: set.Name}

@@ -296,8 +296,13 @@ func (c *cluster) update(a clienttesting.UpdateActionImpl) (runtime.Object, erro
 	if err != nil {
 		return nil, err
 	}
-	if wanted.GetResourceVersion() != before.GetResourceVersion() {
+	if wanted.GetResourceVersion() != before.GetResourceVersion() || wanted.GetUID() != before.GetUID() {
 		return nil, apierrors.NewConflict(a.GetResource().GroupResource(), wanted.GetName(), errors.New("version"))
+	}
+	if set, ok := obj.DeepCopyObject().(*appsv1.StatefulSet); ok && a.GetSubresource() == "status" {
+		// All else is ignored.
+		set.Status = fresh.(*appsv1.StatefulSet).Status
+		fresh = set
 	}
 	c.stamp(fresh)
 	c.note("update", a.GetResource(), wanted.GetName())

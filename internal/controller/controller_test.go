@@ -87,7 +87,7 @@ func TestCreateInOrder(t *testing.T) {
 		writes := c.drain()
 		status := c.set().Status
 		statusWrites := len(writes)
-		writes = slices.DeleteFunc(writes, func(w string) bool { return w == "patch statefulsets web" })
+		writes = slices.DeleteFunc(writes, func(w string) bool { return w == "update statefulsets web" })
 		statusWrites -= len(writes)
 		want := []string{
 			"create statefulsets web",
@@ -546,7 +546,7 @@ func TestConflictsHealThemselves(t *testing.T) {
 		if s := c.set().Status; s.ReadyReplicas != 3 || s.UpdatedReplicas != 3 || s.CurrentRevision != s.UpdateRevision {
 			c.t.Errorf("status is %+v", s)
 		}
-		if conflicts["deletepods"] != 3 || conflicts["patchstatefulsets"] != 3 || conflicts["deletecontrollerrevisions"] != 3 {
+		if conflicts["deletepods"] != 3 || conflicts["updatestatefulsets"] != 3 || conflicts["deletecontrollerrevisions"] != 3 {
 			c.t.Errorf("conflicts are %v", conflicts)
 		}
 		for _, e := range c.told() {

@@ -26,7 +26,7 @@ func ClusterRole() *rbacv1.ClusterRole {
 			// Caches are filled by a watch alone where the API server can do that, and by a list where it cannot. What is read
 			// past them is the set before it adopts something, and a revision whose name is taken.
 			rule("apps", "statefulsets", "get", "list", "watch"),
-			rule("apps", "statefulsets/status", "patch"),
+			rule("apps", "statefulsets/status", "update"),
 			rule("apps", "controllerrevisions", "get", "list", "watch", "create", "patch", "delete"),
 			rule("", "pods", "list", "watch", "create", "patch", "delete"),
 			rule("", "pods/eviction", "create"),

@@ -5,7 +5,6 @@ package controller
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -414,9 +413,9 @@ func (s *stage) judge(action clienttesting.Action) {
 		if r == podsResource {
 			s.judgeDeletion(a)
 		}
-	case clienttesting.PatchActionImpl:
-		if r == setsResource && s.strict {
-			s.judgeStatus(a)
+	case clienttesting.UpdateActionImpl:
+		if set, ok := a.GetObject().(*appsv1.StatefulSet); ok && s.strict {
+			s.judgeStatus(set)
 		}
 	}
 }
@@ -499,21 +498,13 @@ func (s *stage) isMember(set *appsv1.StatefulSet, pod *corev1.Pod) bool {
 }
 
 // judgeStatus complains of a status that is not true.
-func (s *stage) judgeStatus(a clienttesting.PatchActionImpl) {
-	var written struct {
-		Metadata metav1.ObjectMeta        `json:"metadata"`
-		Status   appsv1.StatefulSetStatus `json:"status"`
-	}
-	if err := json.Unmarshal(a.GetPatch(), &written); err != nil {
-		s.t.Error(err)
-		return
-	}
+func (s *stage) judgeStatus(written *appsv1.StatefulSet) {
 	set := s.theSet()
 	if set == nil {
 		// Its end and what comes with it are many changes at once.
 		return
 	}
-	if set.ResourceVersion != written.Metadata.ResourceVersion {
+	if set.ResourceVersion != written.ResourceVersion {
 		s.t.Error("the status is written to a set that is another by now")
 		return
 	}

@@ -160,18 +160,21 @@ func (c calls[T, L]) Create(ctx context.Context, o T, _ metav1.CreateOptions) (T
 
 // Patch changes an object.
 func (c calls[T, L]) Patch(
-	ctx context.Context, name string, how types.PatchType, data []byte, _ metav1.PatchOptions, subresources ...string,
+	ctx context.Context, name string, how types.PatchType, data []byte, _ metav1.PatchOptions, _ ...string,
 ) (T, error) {
 	b, err := parse(data)
 	if err != nil {
 		var none T
 		return none, apierrors.NewBadRequest(err.Error())
 	}
-	k := &call{verb: verbPatch, name: name, how: how, body: b}
-	if len(subresources) > 0 {
-		k.verb = verbStatus
-	}
-	return c.ask(ctx, k)
+	return c.ask(ctx, &call{verb: verbPatch, name: name, how: how, body: b})
+}
+
+// UpdateStatus replaces the status of a set.
+func (s sets) UpdateStatus(ctx context.Context, set *appsv1.StatefulSet, _ metav1.UpdateOptions) (*appsv1.StatefulSet, error) {
+	k := &call{verb: verbStatus, name: set.Name, body: body{Status: set.Status.DeepCopy()}}
+	k.body.Metadata.UID, k.body.Metadata.ResourceVersion = set.UID, set.ResourceVersion
+	return s.ask(ctx, k)
 }
 
 // Delete deletes an object.

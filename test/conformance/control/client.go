@@ -141,14 +141,8 @@ func (s sets) Get(context.Context, string, metav1.GetOptions) (*appsv1.StatefulS
 	return s.c.set, nil
 }
 
-// Patch is part of typedappsv1.StatefulSetInterface. Only the status is ever patched.
-func (s sets) Patch(
-	ctx context.Context, _ string, kind types.PatchType, data []byte, _ metav1.PatchOptions, _ ...string,
-) (*appsv1.StatefulSet, error) {
-	changed := new(appsv1.StatefulSet)
-	if err := patch(s.c.set, changed, kind, data); err != nil {
-		return nil, err
-	}
+// UpdateStatus is part of typedappsv1.StatefulSetInterface.
+func (s sets) UpdateStatus(ctx context.Context, changed *appsv1.StatefulSet, _ metav1.UpdateOptions) (*appsv1.StatefulSet, error) {
 	return changed, s.c.control.Status.UpdateStatefulSetStatus(ctx, s.c.set.DeepCopy(), &changed.Status)
 }
 
