@@ -6,6 +6,7 @@
 package events
 
 import (
+	"cmp"
 	"strings"
 	"sync"
 	"time"
@@ -111,10 +112,10 @@ func (l *Log) Event(object runtime.Object, kind, reason, message string) {
 }
 
 // add puts a note at the end of the queue, or counts up the one that says the same. If as many as limit wait already that are
-// like it, it becomes one with those that are too many.
+// like it, it becomes one with those that are too many, unless its event may be there already.
 func (l *Log) add(n *note, limit int) {
 	topic := n.topic()
-	if l.waiting[n.said] == nil && l.topics[topic] >= limit {
+	if n.name == "" && l.waiting[n.said] == nil && l.topics[topic] >= limit {
 		n.message, n.text = combined, combined+strings.TrimPrefix(n.text, combined)
 	}
 	if w := l.waiting[n.said]; w != nil {
@@ -126,8 +127,10 @@ func (l *Log) add(n *note, limit int) {
 	l.queue = append(l.queue, n)
 }
 
-// merge counts another note into one. What was tried to be created already stays what it is.
+// merge counts another note into one, under the name under which either was tried to be created.
 func (n *note) merge(o *note) {
+	n.name = cmp.Or(n.name, o.name)
+	n.broken = max(n.broken, o.broken)
 	if o.first.Before(n.first) {
 		n.first = o.first
 	}

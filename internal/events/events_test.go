@@ -76,6 +76,16 @@ func (w *world) react(action clienttesting.Action) (bool, runtime.Object, error)
 	return err != nil, nil, err
 }
 
+// hold lets every write wait until it is released, so that what comes meanwhile waits.
+func (w *world) hold() (release func()) {
+	gate := make(chan struct{})
+	w.fail = func(clienttesting.Action) error {
+		<-gate
+		return nil
+	}
+	return func() { close(gate) }
+}
+
 // events are those in the API, the oldest first, as text.
 func (w *world) events() []string {
 	w.Helper()
@@ -139,19 +149,14 @@ func TestOneEvent(t *testing.T) {
 // client-go's recorder keeps a thousand that wait.
 func TestNoneOfABurstIsLost(t *testing.T) {
 	inWorld(t, func(w *world) {
-		// The first write does not end before all are there.
-		gate := make(chan struct{})
-		w.fail = func(clienttesting.Action) error {
-			<-gate
-			return nil
-		}
+		release := w.hold()
 		var want []string
 		for i := range 1500 {
 			name := fmt.Sprintf("web-%d", i)
 			w.log.Event(set(name), "Normal", "SuccessfulCreate", "create Pod")
 			want = append(want, "Normal shop/"+name+" SuccessfulCreate: create Pod ×1")
 		}
-		close(gate)
+		release()
 		w.wantEvents(want...)
 		if len(w.log.waiting) != 0 || len(w.log.topics) != 0 || w.log.queue != nil {
 			w.Errorf("%d notes on %d topics are kept", len(w.log.waiting), len(w.log.topics))
@@ -162,11 +167,7 @@ func TestNoneOfABurstIsLost(t *testing.T) {
 // Of those that come faster than they can be written, the first are told one by one and the others together.
 func TestBurstOfOneSet(t *testing.T) {
 	inWorld(t, func(w *world) {
-		gate := make(chan struct{})
-		w.fail = func(clienttesting.Action) error {
-			<-gate
-			return nil
-		}
+		release := w.hold()
 		want := []string{"Normal shop/db Other: holds up the log ×1"}
 		w.log.Event(set("db"), "Normal", "Other", "holds up the log")
 		synctest.Wait()
@@ -182,7 +183,7 @@ func TestBurstOfOneSet(t *testing.T) {
 		want[4] = "Normal shop/web SuccessfulCreate: create Pod web-3 ×2"
 		want = append(want, "Normal shop/web SuccessfulCreate: (combined from similar events): create Pod web-999 ×900",
 			"Warning shop/web FailedCreate: quota ×1")
-		close(gate)
+		release()
 		w.wantEvents(want...)
 		w.log.Event(set("web"), "Normal", "SuccessfulCreate", "create Pod web-1000")
 		w.wantEvents(append(want, "Normal shop/web SuccessfulCreate: create Pod web-1000 ×1")...)
@@ -192,11 +193,7 @@ func TestBurstOfOneSet(t *testing.T) {
 // In a crowd, alike ones are combined from the second on. No first one of anything is.
 func TestCrowd(t *testing.T) {
 	inWorld(t, func(w *world) {
-		gate := make(chan struct{})
-		w.fail = func(clienttesting.Action) error {
-			<-gate
-			return nil
-		}
+		release := w.hold()
 		w.log.Event(set("db"), "Normal", "Other", "holds up the log")
 		synctest.Wait()
 		for i := range crowd {
@@ -207,7 +204,7 @@ func TestCrowd(t *testing.T) {
 		for i := range 3 {
 			w.log.Event(set("web"), "Normal", "SuccessfulCreate", fmt.Sprint("create Pod web-", i))
 		}
-		close(gate)
+		release()
 		synctest.Wait()
 		got := w.events()
 		want := []string{
@@ -223,17 +220,13 @@ func TestCrowd(t *testing.T) {
 
 func TestSameEventCountsUp(t *testing.T) {
 	inWorld(t, func(w *world) {
-		gate := make(chan struct{})
-		w.fail = func(clienttesting.Action) error {
-			<-gate
-			return nil
-		}
+		release := w.hold()
 		w.log.Event(set("db"), "Normal", "Other", "holds up the log")
 		synctest.Wait()
 		for range 3 {
 			w.log.Event(set("web"), "Warning", "FailedCreate", "quota")
 		}
-		close(gate)
+		release()
 		w.wantEvents("Normal shop/db Other: holds up the log ×1", "Warning shop/web FailedCreate: quota ×3")
 		first := time.Now()
 		<-time.After(time.Minute)
@@ -330,6 +323,40 @@ func TestLostAnswer(t *testing.T) {
 	})
 }
 
+// Nor is it when the same event came again before it was known that no answer comes, or is told with others like it.
+func TestLostAnswerAmongOthers(t *testing.T) {
+	inWorld(t, func(w *world) {
+		answer := make(chan error)
+		w.after = true
+		w.fail = func(clienttesting.Action) error { return <-answer }
+		w.log.Event(set("web"), "Normal", "SuccessfulCreate", "create Pod web-0")
+		synctest.Wait()
+		w.log.Event(set("web"), "Normal", "SuccessfulCreate", "create Pod web-0")
+		answer <- errDown
+		<-time.After(firstPause)
+		synctest.Wait()
+		close(answer)
+		w.wantEvents("Normal shop/web SuccessfulCreate: create Pod web-0 ×2")
+	})
+	inWorld(t, func(w *world) {
+		answer := make(chan error)
+		w.after = true
+		w.fail = func(clienttesting.Action) error { return <-answer }
+		w.log.Event(set("web"), "Normal", "SuccessfulCreate", "create Pod web-0")
+		synctest.Wait()
+		want := make([]string, 0, most+1)
+		for i := range most {
+			message := fmt.Sprint("create Pod web-", i+1)
+			w.log.Event(set("web"), "Normal", "SuccessfulCreate", message)
+			want = append(want, "Normal shop/web SuccessfulCreate: "+message+" ×1")
+		}
+		answer <- errDown
+		close(answer)
+		<-time.After(firstPause)
+		w.wantEvents(append([]string{"Normal shop/web SuccessfulCreate: create Pod web-0 ×1"}, want...)...)
+	})
+}
+
 func TestRefusedEventHoldsUpNoOther(t *testing.T) {
 	terminating := apierrors.NewForbidden(anEvent, "x", errors.New("ending"))
 	terminating.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
@@ -368,16 +395,12 @@ func TestRefusedEventHoldsUpNoOther(t *testing.T) {
 
 func TestStopWritesWhatWaits(t *testing.T) {
 	inWorld(t, func(w *world) {
-		gate := make(chan struct{})
-		w.fail = func(clienttesting.Action) error {
-			<-gate
-			return nil
-		}
+		release := w.hold()
 		for i := range 3 {
 			w.log.Event(set("web"), "Normal", "SuccessfulCreate", fmt.Sprintf("create Pod web-%d", i))
 		}
 		synctest.Wait()
-		time.AfterFunc(time.Second, func() { close(gate) })
+		time.AfterFunc(time.Second, release)
 		w.stop()
 		w.wantEvents("Normal shop/web SuccessfulCreate: create Pod web-0 ×1",
 			"Normal shop/web SuccessfulCreate: create Pod web-1 ×1",

@@ -54,7 +54,9 @@ func TestNothingRestartsWithoutAChange(t *testing.T) {
 		s.patch("db", patch)
 		calm(patch)
 	}
-	whole := s.look().sets["db"].DeepCopy()
+	// The last of them changed no spec, so that nothing in the status tells that it is seen.
+	seen := s.until("the label is seen", func(w world) string { return unless(w.sets["db"].Labels["a"] == "b", "there is none") })
+	whole := seen.sets["db"].DeepCopy()
 	whole.ResourceVersion, whole.ManagedFields = "", nil
 	if _, err := env.client.AppsV1().StatefulSets(s.name).Update(t.Context(), whole, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
