@@ -18,6 +18,7 @@ import (
 
 	"github.com/ordinal-dev/ordinal/bench/rig"
 	"github.com/ordinal-dev/ordinal/internal/cluster/supervise"
+	"github.com/ordinal-dev/ordinal/test/ports"
 )
 
 // The contenders, by the names of their users.
@@ -48,7 +49,7 @@ type contender struct {
 
 // startContender starts one, and returns when its process answers; that does not mean that it has begun to work.
 func startContender(ctx context.Context, p *plane, who string, l limits, o options) (*contender, error) {
-	port, err := freePort(ctx)
+	port, err := ports.Any(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/ordinal-dev/ordinal/internal/cluster/pki"
 	"github.com/ordinal-dev/ordinal/internal/cluster/supervise"
 	"github.com/ordinal-dev/ordinal/internal/install"
+	"github.com/ordinal-dev/ordinal/test/ports"
 )
 
 const (
@@ -90,7 +91,7 @@ func (p *plane) identify(ctx context.Context) (int, error) {
 	if err := errors.Join(keyErr, pair.Write(p.file("loopback"))); err != nil {
 		return 0, err
 	}
-	port, err := freePort(ctx)
+	port, err := ports.Any(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -211,16 +212,4 @@ func copyProgram(to, from string) (err error) {
 	}
 	_, err = io.Copy(target, source)
 	return errors.Join(err, target.Close())
-}
-
-func freePort(ctx context.Context) (int, error) {
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", loopback+":0")
-	if err != nil {
-		return 0, err
-	}
-	addr, ok := listener.Addr().(*net.TCPAddr)
-	if !ok {
-		return 0, fmt.Errorf("address %v has no port", listener.Addr())
-	}
-	return addr.Port, listener.Close()
 }

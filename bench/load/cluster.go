@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -19,6 +18,8 @@ import (
 	"github.com/prometheus/procfs"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/ordinal-dev/ordinal/test/ports"
 )
 
 const (
@@ -46,7 +47,7 @@ func (c *cluster) run(ctx context.Context, args ...string) ([]byte, error) {
 
 // up starts the cluster, with room for twice the pods.
 func (c *cluster) up(ctx context.Context, o options) error {
-	port, err := freePorts(ctx)
+	port, err := ports.Three(ctx, 23000)
 	if err != nil {
 		return err
 	}
@@ -85,21 +86,6 @@ func (c *cluster) up(ctx context.Context, o options) error {
 func (c *cluster) purge(ctx context.Context) error {
 	_, err := c.run(ctx, "down", "--purge", "--yes")
 	return err
-}
-
-// freePorts finds three ports in a row that nobody has.
-func freePorts(ctx context.Context) (int, error) {
-	for first := 23000; first < 32000; first += 10 {
-		free := true
-		for port := first; port < first+3; port++ {
-			listener, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-			free = free && err == nil && listener.Close() == nil
-		}
-		if free {
-			return first, nil
-		}
-	}
-	return 0, errors.New("no free ports")
 }
 
 // use is what a process has used: CPU time in seconds, and what it holds in bytes of memory that no file backs.

@@ -159,8 +159,7 @@ func (r *run) isStranger(owner *metav1.OwnerReference) bool {
 func (a *Applier) Status(ctx context.Context, set *appsv1.StatefulSet, s appsv1.StatefulSetStatus) (plan.Result, error) {
 	ctx, cancel := call(ctx)
 	defer cancel()
-	// The whole set is sent: to patch it would cost the API server twice as much. Only the status counts, and only if the set is
-	// of that version.
+	// The whole set is sent, as a patch costs the API server more. Only the status counts, and only if the set is of that version.
 	changed := *set
 	changed.Status = s
 	obj, err := a.Client.AppsV1().StatefulSets(set.Namespace).UpdateStatus(ctx, &changed, metav1.UpdateOptions{})

@@ -113,19 +113,23 @@ func (c *Controller) next(ctx context.Context, workers *crew) bool {
 		return false
 	}
 	if rest := time.Until(c.memories.restOf(key)); rest > 0 {
-		c.queue.AddAfter(key, rest)
-		c.queue.Done(key)
+		c.postpone(key, rest)
 		return true
 	}
 	switch workers.do(key, func() { c.process(ctx, key) }) {
 	case leaves:
 		return false
 	case postponed:
-		c.queue.AddAfter(key, patience)
-		c.queue.Done(key)
+		c.postpone(key, patience)
 	case stays:
 	}
 	return true
+}
+
+// postpone gives a set back that was taken from the queue, to be taken again later.
+func (c *Controller) postpone(key observe.Key, by time.Duration) {
+	c.queue.AddAfter(key, by)
+	c.queue.Done(key)
 }
 
 // process syncs a set, and sees to it that this is done again if need be.

@@ -31,6 +31,7 @@ import (
 	"github.com/ordinal-dev/ordinal/internal/cluster/supervise"
 	"github.com/ordinal-dev/ordinal/internal/controller"
 	"github.com/ordinal-dev/ordinal/internal/install"
+	"github.com/ordinal-dev/ordinal/test/ports"
 )
 
 const (
@@ -160,7 +161,7 @@ func (c components) start(ctx context.Context) error {
 	if err := c.issue(); err != nil {
 		return err
 	}
-	port, err := freePort()
+	port, err := ports.Any(ctx)
 	if err != nil {
 		return err
 	}
@@ -280,18 +281,6 @@ func (l *logFile) Write(b []byte) (int, error) {
 		l.file = file
 	}
 	return l.file.Write(b)
-}
-
-func freePort() (int, error) {
-	listener, err := new(net.ListenConfig).Listen(context.Background(), "tcp", loopback+":0")
-	if err != nil {
-		return 0, err
-	}
-	addr, ok := listener.Addr().(*net.TCPAddr)
-	if !ok {
-		return 0, fmt.Errorf("address %v has no port", listener.Addr())
-	}
-	return addr.Port, listener.Close()
 }
 
 func clientConfig(server string, s pki.Subject) (*rest.Config, error) {

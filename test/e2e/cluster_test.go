@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,6 +18,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/ordinal-dev/ordinal/test/ports"
 )
 
 // cluster is one data directory and what runs on it.
@@ -37,7 +38,7 @@ func newCluster(test string) (*cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	port, err := freePort()
+	port, err := ports.Any(context.Background())
 	if err != nil {
 		return nil, err
 	}
@@ -47,16 +48,6 @@ func newCluster(test string) (*cluster, error) {
 	suite.alive[c] = test
 	suite.mu.Unlock()
 	return c, nil
-}
-
-// freePort is a port that nobody listens on now.
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
 // output is what a finished command has said.

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"testing"
+
+	"github.com/ordinal-dev/ordinal/test/ports"
 )
 
 // A second `up` changes nothing for the first, wherever its data is to be.
@@ -22,7 +24,7 @@ func TestSecondUpIsRefused(t *testing.T) {
 	t.Run("other data", func(t *testing.T) {
 		other := *s.cluster
 		other.data = filepath.Join(t.TempDir(), "other")
-		port, err := freePort()
+		port, err := ports.Any(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

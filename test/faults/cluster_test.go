@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -25,6 +24,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/ordinal-dev/ordinal/internal/cluster/layout"
+	"github.com/ordinal-dev/ordinal/test/ports"
 )
 
 const (
@@ -63,30 +63,16 @@ func newCluster(t *testing.T, flags ...string) *cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
+	port, err := ports.Three(t.Context(), 22000)
+	if err != nil {
+		t.Fatal(err)
+	}
 	c := &cluster{
 		T: t, bin: bin, dir: dir, data: layout.Data(filepath.Join(dir, "data")),
-		flags: append([]string{"up", "--detach", "--api-port", strconv.Itoa(freePorts(t))}, flags...),
+		flags: append([]string{"up", "--detach", "--api-port", strconv.Itoa(port)}, flags...),
 	}
 	c.atEnd(func(context.Context) error { return os.RemoveAll(dir) })
 	return c
-}
-
-// freePorts finds three ports in a row that nobody has.
-func freePorts(t *testing.T) int {
-	t.Helper()
-	for first := 22000; first < 32000; first += 10 {
-		if isFree(t, first) && isFree(t, first+1) && isFree(t, first+2) {
-			return first
-		}
-	}
-	t.Fatal("no free ports")
-	return 0
-}
-
-func isFree(t *testing.T, port int) bool {
-	t.Helper()
-	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-	return err == nil && listener.Close() == nil
 }
 
 // command is a command line of a built program, bound to this cluster.

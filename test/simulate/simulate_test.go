@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -31,6 +30,7 @@ import (
 	"github.com/ordinal-dev/ordinal/internal/cluster"
 	"github.com/ordinal-dev/ordinal/internal/cluster/layout"
 	"github.com/ordinal-dev/ordinal/internal/nodes"
+	"github.com/ordinal-dev/ordinal/test/ports"
 )
 
 const (
@@ -64,7 +64,11 @@ func newHome(t *testing.T) *home {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	h := &home{T: t, dir: dir, data: filepath.Join(dir, "data"), binary: built, port: freePorts(t)}
+	port, err := ports.Three(t.Context(), 21000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &home{T: t, dir: dir, data: filepath.Join(dir, "data"), binary: built, port: port}
 	if os.Geteuid() == 0 {
 		h.binary = filepath.Join(dir, "ordinal")
 		copyProgram(t, built, h.binary)
@@ -85,24 +89,6 @@ func copyProgram(t *testing.T, from, to string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-}
-
-// freePorts finds three ports in a row that nobody has.
-func freePorts(t *testing.T) int {
-	t.Helper()
-	for first := 21000; first < 32000; first += 10 {
-		if isFree(t, first) && isFree(t, first+1) && isFree(t, first+2) {
-			return first
-		}
-	}
-	t.Fatal("no free ports")
-	return 0
-}
-
-func isFree(t *testing.T, port int) bool {
-	t.Helper()
-	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-	return err == nil && listener.Close() == nil
 }
 
 // ordinal runs the binary as its user, and gives all that it prints.

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ordinal-dev/ordinal/test/ports"
 )
 
 // cluster is a one-machine cluster in a temporary directory.
@@ -40,7 +41,7 @@ func (c *cluster) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	port, err := freePort(ctx)
+	port, err := ports.Any(ctx)
 	if err != nil {
 		return err
 	}
@@ -63,15 +64,6 @@ func (c *cluster) ordinal(ctx context.Context, args ...string) error {
 		return fmt.Errorf("ordinal %s: %w\n%s", args[0], err, said)
 	}
 	return nil
-}
-
-// freePort is a port that nobody listens on now.
-func freePort(ctx context.Context) (int, error) {
-	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	return l.Addr().(*net.TCPAddr).Port, l.Close()
 }
 
 // runGroup runs the specs of a group and gives what became of each.

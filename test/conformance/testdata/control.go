@@ -1,8 +1,8 @@
 // Copyright The Ordinal Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// This file takes the place of stateful_set_control.go in a copy of Kubernetes' package of its StatefulSet controller. Its
-// tests then find our planner and applier under the names that they use.
+// Package statefulset is Kubernetes' package of its StatefulSet controller, in a copy in which this file takes the place of
+// stateful_set_control.go. Its tests then find our planner and applier under the names that they use.
 package statefulset
 
 import (
