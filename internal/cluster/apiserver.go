@@ -12,6 +12,9 @@ import (
 	"github.com/ordinal-dev/ordinal/internal/cluster/supervise"
 )
 
+// apiServerName is the name of the API server among the parts.
+const apiServerName = "kube-apiserver"
+
 const serviceAccountIssuer = "https://kubernetes.default.svc." + layout.Domain
 
 // apiServer serves the Kubernetes API to the host on loopback and to pods, where they are real, on the bridge. Nobody is anonymous to it.
@@ -22,7 +25,7 @@ func (h *host) apiServer() supervise.Process {
 		// No pod will ever ask for the Service of the API server, so it has no endpoint.
 		reach = []string{"--listen=127.0.0.1", "--endpoint-reconciler-type=none"}
 	}
-	p := h.child("kube-apiserver", append(reach,
+	p := h.child(apiServerName, append(reach,
 		fmt.Sprintf("--secure-port=%d", h.APIPort),
 		"--etcd-servers=unix://"+h.etcdSocket(),
 		"--encryption-provider-config="+h.data.Config(encryptionConfig),

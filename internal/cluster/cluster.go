@@ -349,7 +349,7 @@ func (c *Cluster) stopParts(names ...string) {
 		})
 	}
 	_ = group.Wait()
-	c.supervisor.Stop("kube-apiserver")
+	c.supervisor.Stop(apiServerName)
 	c.supervisor.Stop("etcd")
 }
 

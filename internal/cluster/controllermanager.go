@@ -29,6 +29,7 @@ func (h *host) controllerManager() supervise.Process {
 		"--endpointslice-updates-batch-period=100ms",
 	)...)
 	p.Ready = h.loopbackHealthy(h.controllerManagerPort())
+	p.Follows = apiServerName
 	return p
 }
 

@@ -14,5 +14,6 @@ func (h *host) scheduler() supervise.Process {
 	}
 	p := h.child("kube-scheduler", flags...)
 	p.Ready = h.loopbackHealthy(h.schedulerPort())
+	p.Follows = apiServerName
 	return p
 }

@@ -34,6 +34,8 @@ type Process struct {
 	Ready func(ctx context.Context) error
 	// Grace is how long the child may take to end after SIGTERM.
 	Grace time.Duration
+	// Follows names a child with which this one is started anew, because it would be late to notice that the other is back; empty for none.
+	Follows string
 }
 
 // State is what a child does at the moment.
@@ -110,6 +112,8 @@ type child struct {
 	done    chan struct{}
 	ready   chan struct{}
 	failed  chan error
+	// renew holds an element while the child is to be started anew.
+	renew chan struct{}
 }
 
 // Start starts a child and returns when it is ready, when ctx ends, or when the child keeps ending. From then on it is
@@ -118,7 +122,7 @@ func (s *Supervisor) Start(ctx context.Context, p Process) error {
 	loop, stop := context.WithCancel(context.WithoutCancel(ctx))
 	c := &child{
 		process: p, tail: &tail{next: p.Log}, stop: stop,
-		done: make(chan struct{}), ready: make(chan struct{}), failed: make(chan error, 1),
+		done: make(chan struct{}), ready: make(chan struct{}), failed: make(chan error, 1), renew: make(chan struct{}, 1),
 		status: Status{Name: p.Name, State: Starting, Log: p.LogFile},
 	}
 	s.mu.Lock()
@@ -187,6 +191,21 @@ func (s *Supervisor) update(c *child, change func(*Status)) {
 	}
 }
 
+// renewFollowers starts those children anew that follow one that is back.
+func (s *Supervisor) renewFollowers(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.children {
+		if c.process.Follows == name && c.status.State == Running {
+			select {
+			case c.renew <- struct{}{}:
+			default:
+				// It is about to be.
+			}
+		}
+	}
+}
+
 // run is a child's life: start, wait, start again.
 func (s *Supervisor) run(ctx context.Context, c *child) {
 	defer close(c.done)
@@ -225,6 +244,10 @@ func (s *Supervisor) run(ctx context.Context, c *child) {
 func (s *Supervisor) once(ctx context.Context, c *child) (ready bool, exit string) {
 	p := c.process
 	c.tail.reset()
+	select {
+	case <-c.renew:
+	default:
+	}
 	// Not CommandContext: it would kill the child at once where it has to be asked first.
 	cmd := exec.Command(p.Path, p.Args...) //nolint:noctx // See above.
 	cmd.Env = append(os.Environ(), p.Env...)
@@ -255,8 +278,13 @@ func (s *Supervisor) once(ctx context.Context, c *child) (ready bool, exit strin
 		select {
 		case <-nowReady:
 			nowReady, ready = nil, true
+			again := c.signalReady()
 			s.update(c, func(t *Status) { t.State, t.ReadyAfter = Running, time.Since(began) })
-			c.signalReady()
+			if again {
+				s.renewFollowers(p.Name)
+			}
+		case <-c.renew:
+			return ready, terminate(cmd.Process, p.Grace, exited) + ", to start anew with " + p.Follows
 		case err := <-exited:
 			return ready, describeExit(err)
 		case <-ctx.Done():
@@ -266,11 +294,14 @@ func (s *Supervisor) once(ctx context.Context, c *child) (ready bool, exit strin
 	}
 }
 
-func (c *child) signalReady() {
+// signalReady tells that the child is ready, and whether it was before.
+func (c *child) signalReady() (again bool) {
 	select {
 	case <-c.ready:
+		return true
 	default:
 		close(c.ready)
+		return false
 	}
 }
 

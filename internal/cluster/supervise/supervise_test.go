@@ -95,6 +95,40 @@ func TestKilledChildIsRestartedAndOthersAreNot(t *testing.T) {
 	}
 }
 
+// Who follows another is started anew when that one is back, and at no other time.
+func TestFollowerStartsAnew(t *testing.T) {
+	s := New(nil)
+	for _, name := range []string{"leader", "follower"} {
+		p := script(name, "exec sleep 600")
+		if name == "follower" {
+			p.Follows = "leader"
+		}
+		if err := s.Start(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { s.Stop(name) })
+	}
+	before := s.Statuses()
+	if err := syscall.Kill(before[1].PID, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() bool { now := s.Statuses()[1]; return now.Restarts == 1 && now.State == Running })
+	if now := s.Statuses(); now[0].PID != before[0].PID || now[0].Restarts != 0 {
+		t.Errorf("who is followed went from %+v to %+v", before[0], now[0])
+	}
+	before = s.Statuses()
+	if err := syscall.Kill(before[0].PID, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() bool {
+		now := s.Statuses()[1]
+		return now.Restarts == 2 && now.State == Running && now.PID != before[1].PID && alive(now.PID)
+	})
+	if now := s.Statuses(); now[0].Restarts != 1 || !strings.Contains(now[1].LastExit, "to start anew with leader") {
+		t.Errorf("they are %+v", now)
+	}
+}
+
 func TestChildThatNeverGetsReadyFailsTheStart(t *testing.T) {
 	p := script("a", "echo starting; echo 'error: no such thing' >&2; exit 3")
 	p.Ready = exists(filepath.Join(t.TempDir(), "never"))
