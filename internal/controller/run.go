@@ -126,6 +126,7 @@ func config(cfg *rest.Config, o Options, agent string) *rest.Config {
 	// HTTP/2 would cost a sixth more here and a tenth more there, and let one lost packet hold up all requests.
 	c.NextProtos = []string{"http/1.1"}
 	c.Dial = dialer.DialContext
+	c.Wrap(steady)
 	return c
 }
 
