@@ -62,7 +62,7 @@ func (c *crew) do(k observe.Key, job func()) turn {
 		return postponed
 	}
 	began, replaced := time.Now(), make(chan bool, 1)
-	timer := time.AfterFunc(patience, func() { replaced <- slow || c.relieve() })
+	timer := time.AfterFunc(c.left(), func() { replaced <- slow || c.relieve() })
 	job()
 	c.learn(k, time.Since(began))
 	inTime := timer.Stop()
@@ -91,6 +91,12 @@ func (c *crew) learn(k observe.Key, took time.Duration) {
 		c.slow = map[observe.Key]bool{}
 	}
 	c.slow[k] = true
+}
+
+// left is the patience that is left: the more are at slow work, the less, for the next in the queue is likely to be slow too, and
+// behind all of them may be one that is not.
+func (c *crew) left() time.Duration {
+	return patience * time.Duration(c.size) / time.Duration(c.size+int(c.relieved.Load()))
 }
 
 // relieve starts another worker, unless there are too many.

@@ -179,6 +179,21 @@ func TestReliefIsBounded(t *testing.T) {
 	})
 }
 
+// However many are slow for the first time, who comes after them does not wait for each of them.
+func TestPatienceIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var sets atomic.Int32
+		g := newGang(5, func() observe.Key { return observe.Key{Name: fmt.Sprint("set", sets.Add(1))} })
+		g.start()
+		<-time.After(3 * patience)
+		synctest.Wait()
+		if n := sets.Load(); n <= 40 {
+			t.Errorf("after %v, only %d sets had their turn", 3*patience, n)
+		}
+		g.end()
+	})
+}
+
 // Work that was slow is held to be slow until it was not, and nobody waits for it; nor is it begun by the last who could do
 // something else.
 func TestSlowSetsAreKnown(t *testing.T) {
