@@ -150,16 +150,16 @@ func (r *run) act(ctx context.Context, action plan.Action) plan.Outcome {
 	var obj metav1.Object
 	obj, o.Result, o.Err = r.write(ctx, action)
 	target := action.Target()
-	switch action.(type) {
-	case plan.DeletePod, plan.DeleteRevision:
-		if o.Result == plan.ResultDone || o.Result == plan.ResultGone {
-			r.Watermark.Deleted(r.key, target)
-		}
+	switch {
+	case o.Result == plan.ResultGone:
+		r.Watermark.Gone(r.key, target)
+	case o.Result != plan.ResultDone:
+		// Nothing was written.
+	case obj == nil:
+		r.Watermark.Deleted(r.key, target)
 	default:
-		if o.Result == plan.ResultDone {
-			r.Watermark.Wrote(r.key, target.Kind, obj)
-			o.Object = objectOf(obj)
-		}
+		r.Watermark.Wrote(r.key, target.Kind, obj)
+		o.Object = objectOf(obj)
 	}
 	return o
 }

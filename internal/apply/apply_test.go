@@ -115,11 +115,11 @@ func TestCalls(t *testing.T) {
 	}{
 		"adopt pod": {
 			plan.AdoptPod{Pod: ref(plan.KindPod, "web-0")},
-			[]string{"get statefulsets", "patch pods web-0 " + strategic + ` {"metadata":{"ownerReferences":[` + ownerJSON + `],"uid":"uid"}}`},
+			[]string{"get statefulsets", "patch pods web-0 " + strategic + ` {"metadata":{"ownerReferences":[` + ownerJSON + `],"resourceVersion":"3","uid":"uid"}}`},
 		},
 		"adopt revision": {
 			plan.AdoptRevision{Revision: ref(plan.KindRevision, "web-r")},
-			[]string{"get statefulsets", "patch controllerrevisions web-r " + strategic + ` {"metadata":{"ownerReferences":[` + ownerJSON + `],"uid":"uid"}}`},
+			[]string{"get statefulsets", "patch controllerrevisions web-r " + strategic + ` {"metadata":{"ownerReferences":[` + ownerJSON + `],"resourceVersion":"3","uid":"uid"}}`},
 		},
 		"release pod": {
 			plan.ReleasePod{Pod: ref(plan.KindPod, "web-0")},

@@ -110,7 +110,11 @@ func (r *run) adopt(ctx context.Context, target plan.Ref) (metav1.Object, plan.R
 		}
 		return nil, plan.ResultFailed, err
 	}
-	body := fields{"uid": target.UID, "ownerReferences": []metav1.OwnerReference{revision.Owner(r.set)}}
+	// What is adopted may be deleted next, so it has to be what was looked at: its labels may have been taken from it meanwhile.
+	body := fields{
+		"uid": target.UID, "resourceVersion": target.ResourceVersion,
+		"ownerReferences": []metav1.OwnerReference{revision.Owner(r.set)},
+	}
 	return patched(r.patch(ctx, target, types.StrategicMergePatchType, fields{"metadata": body}))
 }
 

@@ -164,6 +164,9 @@ func (c *Controller) sync(ctx context.Context, key observe.Key, now time.Time) (
 	case view == observe.Gone:
 		errs := c.settleOrphans(ctx, key, now)
 		c.forget(key)
+		if !c.watermark.IsReached(key) {
+			c.queue.AddAfter(key, staleRecheck)
+		}
 		return resultOf(errs...)
 	case view == observe.Stale:
 		c.queue.AddAfter(key, staleRecheck)
@@ -223,9 +226,9 @@ func (c *Controller) scheduleNext(key observe.Key, s plan.Snapshot, p plan.Plan,
 	}
 }
 
-// forget drops all that is remembered of a set that is gone.
+// forget drops what is remembered of a set that is gone, but for the writes that the caches do not show yet: another set of that name
+// would be planned without them.
 func (c *Controller) forget(key observe.Key) {
-	c.watermark.Forget(key)
 	c.memories.forget(key)
 	c.metrics.Forget(telemetry.Key{Namespace: key.Namespace, Name: key.Name})
 }

@@ -320,7 +320,9 @@ func TestWatermark(t *testing.T) {
 	going := at("web-0", "u", "6")
 	going.DeletionTimestamp = new(metav1.Now())
 	wrote := func(w *Watermark) { w.Wrote(key, plan.KindPod, at("web-0", "u", "10")) }
-	deleted := func(w *Watermark) { w.Deleted(key, plan.Ref{Kind: plan.KindPod, Name: "web-0", UID: "u"}) }
+	ref := plan.Ref{Kind: plan.KindPod, Name: "web-0", UID: "u"}
+	deleted := func(w *Watermark) { w.Deleted(key, ref) }
+	gone := func(w *Watermark) { w.Gone(key, ref) }
 	tests := map[string]struct {
 		write  func(*Watermark)
 		cached []runtime.Object
@@ -338,7 +340,8 @@ func TestWatermark(t *testing.T) {
 		"going":                     {deleted, []runtime.Object{going}, true},
 		"gone":                      {deleted, nil, true},
 		"replaced":                  {deleted, []runtime.Object{at("web-0", "next", "12")}, true},
-		"forgotten":                 {func(w *Watermark) { wrote(w); w.Forget(key) }, nil, true},
+		"found gone, and going":     {gone, []runtime.Object{going}, false},
+		"found gone, and gone":      {gone, nil, true},
 		"of another set":            {func(w *Watermark) { w.Deleted(Key{Name: "x"}, plan.Ref{Kind: plan.KindPod}) }, nil, true},
 		"written, and then deleted": {func(w *Watermark) { wrote(w); deleted(w) }, []runtime.Object{at("web-0", "u", "10")}, false},
 	}

@@ -37,6 +37,8 @@ type write struct {
 	uid types.UID
 	// version is the resource version that the write gave; empty for a deletion.
 	version string
+	// gone means that the object is known to be there no more. Otherwise one that was deleted may still be on its way out.
+	gone bool
 }
 
 // NewWatermark makes a watermark for these caches.
@@ -54,6 +56,11 @@ func (w *Watermark) Deleted(k Key, r plan.Ref) {
 	w.remember(k, target{r.Kind, r.Name}, write{uid: r.UID})
 }
 
+// Gone remembers that an object was found to be gone.
+func (w *Watermark) Gone(k Key, r plan.Ref) {
+	w.remember(k, target{r.Kind, r.Name}, write{uid: r.UID, gone: true})
+}
+
 func (w *Watermark) remember(k Key, t target, wr write) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -61,13 +68,6 @@ func (w *Watermark) remember(k Key, t target, wr write) {
 		w.writes[k] = map[target]write{}
 	}
 	w.writes[k][t] = wr
-}
-
-// Forget drops what is remembered for a set.
-func (w *Watermark) Forget(k Key) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	delete(w.writes, k)
 }
 
 // IsReached tells if the caches show all writes for a set.
@@ -88,7 +88,7 @@ func (w *Watermark) shows(namespace string, t target, wr write) bool {
 	store := w.informers.of(t.kind).GetStore()
 	cached := lookup(store, namespace, t.name)
 	if wr.version == "" {
-		return cached == nil || cached.GetUID() != wr.uid || cached.GetDeletionTimestamp() != nil
+		return cached == nil || cached.GetUID() != wr.uid || (cached.GetDeletionTimestamp() != nil && !wr.gone)
 	}
 	if cached != nil && cached.GetUID() == wr.uid {
 		return isAtLeast(cached.GetResourceVersion(), wr.version)

@@ -292,8 +292,9 @@ func (j *judging) isAsWanted(pod *corev1.Pod, n int) bool {
 	if n >= j.partition() {
 		return image(pod) == j.wantedImage() && revision != ""
 	}
-	_, exists := j.revisions[revision]
-	return exists && revision == j.set.Status.CurrentRevision
+	// A revision of an earlier set of the name is lost to this one, and so is what the pod should be made from.
+	r, exists := j.revisions[revision]
+	return exists && j.isOwn(r) && revision == j.set.Status.CurrentRevision
 }
 
 // limit is how many pods may be unavailable.
