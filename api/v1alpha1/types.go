@@ -217,9 +217,9 @@ const (
 	StopReasonAnnotation = "ordinal.dev/stop-reason"
 	// StopAtAnnotation tells a pod when it will be removed at the earliest, in RFC 3339.
 	StopAtAnnotation = "ordinal.dev/stop-at"
-	// RetryAtAnnotation on a policy lets a revision that failed before that time (RFC 3339) be tried again.
+	// RetryAtAnnotation lets, on a policy, a revision that failed before that time (RFC 3339) be tried again.
 	RetryAtAnnotation = "ordinal.dev/retry-at"
-	// ResumeAtAnnotation on a policy ends the pauses between batches that began before that time (RFC 3339).
+	// ResumeAtAnnotation ends, on a policy, the pauses between batches that began before that time (RFC 3339).
 	ResumeAtAnnotation = "ordinal.dev/resume-at"
 )
 
@@ -298,12 +298,12 @@ type RolloutStatus struct {
 const (
 	// ConditionAccepted tells whether a policy is obeyed.
 	ConditionAccepted = "Accepted"
-	// ReasonAccepted is why it is.
+	// ReasonAccepted means that the policy is obeyed.
 	ReasonAccepted = "Accepted"
-	// ReasonTargetNotFound is why it is not: there is no such StatefulSet.
+	// ReasonTargetNotFound means that there is no such StatefulSet.
 	ReasonTargetNotFound = "TargetNotFound"
-	// ReasonConflict is why it is not: another policy names the StatefulSet too.
+	// ReasonConflict means that it is not obeyed, as another policy names the StatefulSet too.
 	ReasonConflict = "Conflict"
-	// ReasonInvalid is why it is not: the API server let something pass that cannot be obeyed.
+	// ReasonInvalid means that it is not obeyed, as the API server let something pass that cannot be obeyed.
 	ReasonInvalid = "Invalid"
 )

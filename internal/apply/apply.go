@@ -36,6 +36,10 @@ const maxParallel = 8
 // callTimeout is how long a write may take.
 const callTimeout = 30 * time.Second
 
+// ErrLeaseLost is the cause of a context that ends because another process may write from now on. It is a cancellation: what it
+// cuts short was not refused.
+var ErrLeaseLost = fmt.Errorf("the lease is lost: %w", context.Canceled)
+
 // errSetGone is why nothing is adopted: the set is being deleted, or is another by now.
 var errSetGone = errors.New("the set is gone or going")
 
@@ -52,11 +56,17 @@ type Applier struct {
 	Recorder  Recorder
 	Watermark *observe.Watermark
 	Metrics   *telemetry.Metrics
+	// Tracer traces each write; nil for none.
+	Tracer *telemetry.Tracer
+	// Progress is called after each write for a set; nil for nobody.
+	Progress func(observe.Key)
 }
 
 // Apply carries out a plan for a set. It gives one outcome for each action that was tried, in the order of the plan. When
-// ctx ends, the chains that have begun are finished, and the others left out.
+// ctx ends, the batch that has begun is finished, and what follows left out; at once if it ends with ErrLeaseLost.
 func (a *Applier) Apply(ctx context.Context, set *appsv1.StatefulSet, p plan.Plan) []plan.Outcome {
+	ctx, span := a.Tracer.Start(ctx, telemetry.SpanApply)
+	defer span.End(nil)
 	r := &run{Applier: a, set: set, key: observe.Key{Namespace: set.Namespace, Name: set.Name}}
 	r.live = sync.OnceValue(func() error { return r.checkLive(ctx) })
 	failed, lost := false, false
@@ -132,14 +142,36 @@ func (r *run) slowStart(ctx context.Context, chains []plan.Chain) []plan.Outcome
 func (r *run) chain(ctx context.Context, c plan.Chain) []plan.Outcome {
 	outcomes := make([]plan.Outcome, 0, len(c))
 	for _, action := range c {
-		o := r.act(ctx, action)
+		if errors.Is(context.Cause(ctx), ErrLeaseLost) {
+			break
+		}
+		o := r.traced(ctx, action)
 		outcomes = append(outcomes, o)
 		r.report(ctx, o)
+		if r.Progress != nil {
+			r.Progress(r.key)
+		}
 		if IsFailure(o) {
 			break
 		}
 	}
 	return outcomes
+}
+
+// traced carries out one action, which is traced.
+func (r *run) traced(ctx context.Context, action plan.Action) plan.Outcome {
+	if r.Tracer == nil {
+		return r.act(ctx, action)
+	}
+	ctx, span := r.Tracer.Start(ctx, kindOf(action))
+	o := r.act(ctx, action)
+	if span.IsOn() {
+		span.Set(telemetry.AttrAction, action.String())
+		span.Set(telemetry.AttrReason, string(action.Why()))
+		span.Set(telemetry.AttrResult, string(o.Result))
+	}
+	span.End(o.Err)
+	return o
 }
 
 // act carries out one action, and marks what was written.
@@ -181,7 +213,8 @@ func (r *run) report(ctx context.Context, o plan.Outcome) {
 	default:
 		log.V(2).Info("Acted", telemetry.KeyAction, o.Action.String(), telemetry.KeyReason, o.Action.Why())
 	}
-	if apierrors.HasStatusCause(o.Err, corev1.NamespaceTerminatingCause) {
+	// What a namespace refuses that is going is no news, and what was cut short was not refused.
+	if apierrors.HasStatusCause(o.Err, corev1.NamespaceTerminatingCause) || errors.Is(o.Err, context.Canceled) {
 		return
 	}
 	if e, ok := telemetry.ForOutcome(r.set.Name, o); ok {
@@ -214,6 +247,8 @@ func (a *Applier) AnnounceDegraded(set *appsv1.StatefulSet, written []appsv1.Sta
 // checkLive asks the API server whether the set is still the one that was observed, and is not being deleted. Caches may
 // lag behind an orphaning deletion, after which the set must not take its pods back.
 func (r *run) checkLive(ctx context.Context) error {
+	ctx, cancel := call(ctx)
+	defer cancel()
 	fresh, err := r.Client.AppsV1().StatefulSets(r.set.Namespace).Get(ctx, r.set.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return errSetGone

@@ -165,7 +165,7 @@ func (a *Applier) Status(ctx context.Context, set *appsv1.StatefulSet, s appsv1.
 	defer cancel()
 	// The whole set is sent, as a patch costs the API server more. Only the status counts, and only if the set is of that version.
 	changed := *set
-	changed.Status = s
+	changed.Status, changed.ManagedFields = s, nil
 	obj, err := a.Client.AppsV1().StatefulSets(set.Namespace).UpdateStatus(ctx, &changed, metav1.UpdateOptions{})
 	written, result, err := patched(obj, err)
 	if result == plan.ResultDone {

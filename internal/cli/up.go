@@ -23,6 +23,7 @@ import (
 	"github.com/ordinal-dev/ordinal/internal/cluster"
 	"github.com/ordinal-dev/ordinal/internal/cluster/layout"
 	"github.com/ordinal-dev/ordinal/internal/nodes"
+	"github.com/ordinal-dev/ordinal/internal/version"
 )
 
 // detachedEnv marks the process that a detached start leaves behind.
@@ -102,7 +103,7 @@ func up(ctx context.Context, o cluster.Options, out io.Writer) error {
 	klog.SetSlogLogger(slog.New(slog.DiscardHandler))
 	report := func(line string) { _, _ = fmt.Fprintln(out, line) }
 	report("starting a cluster in " + o.DataDir)
-	c, err := cluster.Start(ctx, o, version, report)
+	c, err := cluster.Start(ctx, o, version.Get(), report)
 	if errors.Is(err, context.Canceled) {
 		report("stopped before it was ready")
 		return errSilent

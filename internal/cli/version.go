@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 	componentversion "k8s.io/component-base/version"
+
+	"github.com/ordinal-dev/ordinal/internal/version"
 )
 
 func newVersionCommand() *cobra.Command {
@@ -18,7 +20,7 @@ func newVersionCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			_, err := fmt.Fprintf(cmd.OutOrStdout(), "ordinal %s, Kubernetes %s, %s %s/%s\n",
-				version, componentversion.Get().GitVersion, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+				version.Get(), componentversion.Get().GitVersion, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 			return err
 		},
 	}

@@ -35,27 +35,32 @@ const (
 
 // Controller keeps StatefulSets. It is used once.
 type Controller struct {
-	workers   int
 	ready     func()
 	informers *observe.Informers
 	observer  *observe.Observer
 	watermark *observe.Watermark
 	applier   *apply.Applier
 	metrics   *telemetry.Metrics
+	health    *telemetry.Health
+	tracer    *telemetry.Tracer
+	crew      *crew
 	memories  memories
-	queue     workqueue.TypedRateLimitingInterface[observe.Key]
+	rivals    rivals
+	// named means that the API server knows what is written here by telemetry.Manager.
+	named bool
+	queue workqueue.TypedRateLimitingInterface[observe.Key]
 }
 
 // New makes a controller.
 func New(client kubernetes.Interface, recorder apply.Recorder, o Options) (*Controller, error) {
 	o = o.withDefaults()
-	informers, err := observe.NewInformers(client, o.Policies, o.Resync)
+	informers, err := o.Scope.NewInformers(client, o.Policies, o.Resync)
 	if err != nil {
 		return nil, err
 	}
 	watermark := observe.NewWatermark(informers)
+	workers := &crew{size: o.Workers}
 	c := &Controller{
-		workers:   o.Workers,
 		ready:     o.Ready,
 		informers: informers,
 		observer: observe.New(informers, watermark, plan.Options{
@@ -64,8 +69,13 @@ func New(client kubernetes.Interface, recorder apply.Recorder, o Options) (*Cont
 		watermark: watermark,
 		applier: &apply.Applier{
 			Client: client, Policies: o.Policies, Recorder: recorder, Watermark: watermark, Metrics: o.Metrics,
+			Tracer: o.Tracer, Progress: workers.progress,
 		},
 		metrics:  o.Metrics,
+		health:   o.Health,
+		tracer:   o.Tracer,
+		crew:     workers,
+		named:    o.named,
 		memories: memories{strict: o.Strict},
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[observe.Key](retryFirst, retryMax),
@@ -85,38 +95,45 @@ func (c *Controller) Run(ctx context.Context) error {
 	defer c.informers.Shutdown()
 	defer stop()
 	defer c.queue.ShutDown()
+	if c.named {
+		if err := c.watchRivals(ctx); err != nil {
+			return err
+		}
+	}
+	c.health.AddReady(c.informers.Filled)
+	c.health.AddAlive(c.crew.alive)
 	c.informers.Start(watching)
 	if !c.informers.WaitForSync(ctx.Done()) {
 		return nil
 	}
-	log.Info("Started", "workers", c.workers)
+	log.Info("Started", "workers", c.crew.size)
+	c.health.Working()
 	if c.ready != nil {
 		c.ready()
 	}
-	workers := &crew{size: c.workers}
-	workers.work = func() {
-		for c.next(ctx, workers) {
+	c.crew.work = func() {
+		for c.next(ctx) {
 		}
 	}
-	workers.start()
+	c.crew.start()
 	<-ctx.Done()
 	c.queue.ShutDown()
-	workers.wait()
+	c.crew.wait()
 	log.Info("Stopped")
 	return nil
 }
 
 // next works on the next set in the queue; false when the worker is to stop.
-func (c *Controller) next(ctx context.Context, workers *crew) bool {
+func (c *Controller) next(ctx context.Context) bool {
 	key, stopped := c.queue.Get()
 	if stopped {
 		return false
 	}
-	if rest := time.Until(c.memories.restOf(key)); rest > 0 {
+	if rest := c.restOf(ctx, key); rest > 0 {
 		c.postpone(key, rest)
 		return true
 	}
-	switch workers.do(key, func() { c.process(ctx, key) }) {
+	switch c.crew.do(key, func() { c.process(ctx, key) }) {
 	case leaves:
 		return false
 	case postponed:
@@ -140,7 +157,7 @@ func (c *Controller) process(ctx context.Context, key observe.Key) {
 	}
 	started := time.Now()
 	result, err := c.sync(klog.NewContext(ctx, klog.FromContext(ctx).WithValues(telemetry.KeySet, key)), key, started)
-	c.metrics.Synced(result, time.Since(started))
+	c.metrics.Synced(telemetry.Key(key), result, time.Since(started))
 	switch {
 	case result == telemetry.SyncConflict:
 		c.queue.AddRateLimited(key)
@@ -156,8 +173,17 @@ func (c *Controller) process(ctx context.Context, key observe.Key) {
 var errConflict = errors.New("conflict")
 
 // sync brings a set nearer to its spec.
-func (c *Controller) sync(ctx context.Context, key observe.Key, now time.Time) (string, error) {
+func (c *Controller) sync(ctx context.Context, key observe.Key, now time.Time) (result string, err error) {
+	ctx, span := c.tracer.Start(ctx, telemetry.SpanSync)
+	span.Set(telemetry.AttrNamespace, key.Namespace)
+	span.Set(telemetry.AttrName, key.Name)
+	defer func() {
+		span.Set(telemetry.AttrResult, result)
+		span.End(err)
+	}()
+	_, looking := c.tracer.Start(ctx, telemetry.SpanObserve)
 	snapshot, view, err := c.observer.Look(key, now)
+	looking.End(err)
 	switch {
 	case err != nil:
 		return telemetry.SyncFailed, err
@@ -168,24 +194,39 @@ func (c *Controller) sync(ctx context.Context, key observe.Key, now time.Time) (
 			c.queue.AddAfter(key, staleRecheck)
 		}
 		return resultOf(errs...)
+	case view == observe.Foreign:
+		c.forget(key)
+		return telemetry.SyncDone, nil
 	case view == observe.Stale:
 		c.queue.AddAfter(key, staleRecheck)
 		return telemetry.SyncStale, nil
 	}
+	return c.act(ctx, key, snapshot)
+}
+
+// act plans from a snapshot, and carries that out.
+func (c *Controller) act(ctx context.Context, key observe.Key, snapshot plan.Snapshot) (string, error) {
 	memory := c.memories.of(key)
 	memory.renew(snapshot.Set.Generation)
 	memory.tell(&snapshot)
 
+	_, planning := c.tracer.Start(ctx, telemetry.SpanPlan)
 	todo := plan.Make(snapshot)
+	planning.End(nil)
 	memory.found = todo.Found
 	memory.rest = restAfter(snapshot, todo)
 	outcomes := c.applier.Apply(ctx, snapshot.Set, todo)
-	memory.learn(outcomes, now)
+	if lost := context.Cause(ctx); errors.Is(lost, apply.ErrLeaseLost) {
+		return telemetry.SyncFailed, lost
+	}
+	memory.learn(outcomes, snapshot.Now)
 	for _, w := range memory.news(todo.Waits) {
 		c.applier.Announce(snapshot.Set, w)
 	}
-	ends := []error{c.failureOf(outcomes), c.settle(ctx, snapshot, todo, outcomes)}
-	ends = append(ends, c.settlePolicies(ctx, status.Policies(snapshot, todo, outcomes))...)
+	settling, span := c.tracer.Start(ctx, telemetry.SpanStatus)
+	ends := []error{c.failureOf(outcomes), c.settle(settling, snapshot, todo, outcomes)}
+	ends = append(ends, c.settlePolicies(settling, status.Policies(snapshot, todo, outcomes))...)
+	span.End(errors.Join(ends...))
 	c.scheduleNext(key, snapshot, todo, memory)
 	return resultOf(ends...)
 }
@@ -230,7 +271,7 @@ func (c *Controller) scheduleNext(key observe.Key, s plan.Snapshot, p plan.Plan,
 // would be planned without them.
 func (c *Controller) forget(key observe.Key) {
 	c.memories.forget(key)
-	c.metrics.Forget(telemetry.Key{Namespace: key.Namespace, Name: key.Name})
+	c.metrics.Forget(telemetry.Key(key))
 }
 
 // failureOf is why a sync has to be done again soon; nil if it need not be. A refused creation has its own back-off, unless

@@ -4,6 +4,7 @@
 package controller
 
 import (
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,6 +16,8 @@ const (
 	// patience is how long a worker may be at one set until another takes its place, so that a write that hangs, as with an
 	// admission webhook that does not answer, delays no other set.
 	patience = time.Second
+	// hung is after how long without an answer to any of its writes the work on a set hangs. Each write ends within half a minute.
+	hung = 5 * time.Minute
 	// maxRelief is how many workers may be relieved at once, as a multiple of those that the controller has.
 	maxRelief = 19
 )
@@ -31,6 +34,8 @@ type crew struct {
 	mu sync.Mutex
 	// slow are the sets that took too long when they were last worked on, and so will again.
 	slow map[observe.Key]bool
+	// moved is when the work on each set that is under way last got on.
+	moved map[observe.Key]time.Time
 }
 
 // turn is how work on a set ended for the worker.
@@ -57,11 +62,12 @@ func (c *crew) wait() { c.workers.Wait() }
 
 // do does the work on a set. The worker is relieved when that takes long, and at once if it did so the last time.
 func (c *crew) do(k observe.Key, job func()) turn {
-	slow := c.isSlow(k)
+	began, replaced := time.Now(), make(chan bool, 1)
+	slow := c.begin(k, began)
 	if slow && !c.relieve() {
+		c.learn(k, patience)
 		return postponed
 	}
-	began, replaced := time.Now(), make(chan bool, 1)
 	timer := time.AfterFunc(c.left(), func() { replaced <- slow || c.relieve() })
 	job()
 	c.learn(k, time.Since(began))
@@ -73,9 +79,14 @@ func (c *crew) do(k observe.Key, job func()) turn {
 	return leaves
 }
 
-func (c *crew) isSlow(k observe.Key) bool {
+// begin takes note of the beginning of the work on a set, and tells if that is known to be slow.
+func (c *crew) begin(k observe.Key, now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.moved == nil {
+		c.moved = map[observe.Key]time.Time{}
+	}
+	c.moved[k] = now
 	return c.slow[k]
 }
 
@@ -83,6 +94,7 @@ func (c *crew) isSlow(k observe.Key) bool {
 func (c *crew) learn(k observe.Key, took time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	delete(c.moved, k)
 	if took < patience {
 		delete(c.slow, k)
 		return
@@ -91,6 +103,25 @@ func (c *crew) learn(k observe.Key, took time.Duration) {
 		c.slow = map[observe.Key]bool{}
 	}
 	c.slow[k] = true
+}
+
+// progress takes note that the work on a set gets on.
+func (c *crew) progress(k observe.Key) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.moved[k] = time.Now()
+}
+
+// alive fails if the work on a set hangs, which therefore is not looked at any more.
+func (c *crew) alive() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for k, moved := range c.moved {
+		if silence := time.Since(moved); silence > hung {
+			return fmt.Errorf("the work on %s hangs: nothing has become of it for %s", k, silence.Round(time.Second))
+		}
+	}
+	return nil
 }
 
 // left is the patience that is left: the more are at slow work, the less, for the next in the queue is likely to be slow too, and

@@ -212,13 +212,13 @@ func TestSlowSetsAreKnown(t *testing.T) {
 		}
 		g.letGo(1)
 		synctest.Wait()
-		if !g.isSlow(observe.Key{Name: "slow"}) {
+		if !g.slow[observe.Key{Name: "slow"}] {
 			t.Error("what was slow again is forgotten")
 		}
 		// This one has only just begun.
 		g.letGo(1)
 		g.expect(t, "in the end", maxRelief-2)
-		if g.isSlow(observe.Key{Name: "slow"}) {
+		if g.slow[observe.Key{Name: "slow"}] {
 			t.Error("what was done in time is slow")
 		}
 		g.end()

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -18,6 +19,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/ordinal-dev/ordinal/internal/telemetry"
 )
 
 // candidates run several controllers that want to lead, and tell how many work at once.
@@ -134,20 +137,28 @@ func TestRun(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		asked[r.URL.Path] = true
-		if len(asked) == 5 {
+		if len(asked) == 6 {
 			stop()
 		}
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}))
 	defer server.Close()
-	if err := Run(ctx, &rest.Config{Host: server.URL}, Options{}); err != nil {
+	m := telemetry.New()
+	if err := Run(ctx, &rest.Config{Host: server.URL}, Options{Metrics: m}); err != nil {
 		t.Fatal(err)
+	}
+	all := told(t, m)
+	if n, err := strconv.Atoi(all[`rest_client_requests_total{code="503",method="GET"}`]); err != nil || n < 4 {
+		t.Errorf("of five requests or more, %d are counted: %v", n, err)
+	}
+	if got := all[`leader_election_master_status{name="ordinal-controller"}`]; got != "1" {
+		t.Errorf("that it works without a lease is told as %q", got)
 	}
 	mu.Lock()
 	defer mu.Unlock()
 	for _, path := range []string{
 		"/apis/apps/v1/statefulsets", "/apis/apps/v1/controllerrevisions", "/api/v1/pods", "/api/v1/persistentvolumeclaims",
-		"/apis/ordinal.dev/v1alpha1/statefulsetpolicies",
+		"/apis/ordinal.dev/v1alpha1/statefulsetpolicies", "/version",
 	} {
 		if !asked[path] {
 			t.Errorf("%s is not asked for", path)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/ordinal-dev/ordinal/internal/observe"
 	"github.com/ordinal-dev/ordinal/internal/plan"
@@ -77,9 +78,15 @@ func (c *Controller) observe(set *appsv1.StatefulSet, s appsv1.StatefulSetStatus
 	for _, w := range waits {
 		reasons[string(w.Reason)]++
 	}
-	c.metrics.Observed(telemetry.Key{Namespace: set.Namespace, Name: set.Name}, telemetry.Set{
-		Pods:           pods,
-		MaxUnavailable: plan.MaxUnavailable(set),
-		Waits:          reasons,
-	})
+	told := telemetry.Set{Pods: pods, MaxUnavailable: plan.MaxUnavailable(set), Waits: reasons}
+	for _, condition := range s.Conditions {
+		switch {
+		case condition.Status != corev1.ConditionTrue:
+		case condition.Type == status.Degraded:
+			told.Degraded = condition.Reason
+		case condition.Type == appsv1.StatefulSetProgressing:
+			told.Progress = telemetry.Progress{Reason: condition.Reason, At: status.Since(condition)}
+		}
+	}
+	c.metrics.Observed(telemetry.Key{Namespace: set.Namespace, Name: set.Name}, told)
 }

@@ -23,7 +23,7 @@ func steady(next http.RoundTripper) http.RoundTripper {
 			return answer, err
 		}
 		log := klog.FromContext(r.Context()).WithValues("path", r.URL.Path)
-		log.Info("The API server does not answer. It is asked again until it does", "err", err, "status", statusOf(answer))
+		log.Info("The API server cannot serve this at the moment, and is asked again until it does", "err", err, "status", statusOf(answer))
 		pause := wait.Backoff{Duration: 250 * time.Millisecond, Factor: 2, Jitter: 0.5, Cap: 2 * time.Second, Steps: 10}
 		for isOutage(answer, err) {
 			if answer != nil {
@@ -36,7 +36,7 @@ func steady(next http.RoundTripper) http.RoundTripper {
 			}
 			answer, err = next.RoundTrip(r)
 		}
-		log.Info("The API server answers again")
+		log.Info("The API server serves this again")
 		return answer, err
 	})
 }

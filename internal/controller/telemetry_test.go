@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,6 +22,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/ordinal-dev/ordinal/internal/apply"
 	"github.com/ordinal-dev/ordinal/internal/events"
@@ -84,17 +86,29 @@ func TestNoEventIsLost(t *testing.T) {
 	}
 }
 
-// series gives all series of a set, without its labels.
-func series(t *testing.T, m *telemetry.Metrics, set string) map[string]string {
+// told gives all series with labels.
+func told(t *testing.T, m *telemetry.Metrics) map[string]string {
 	t.Helper()
 	recorder := httptest.NewRecorder()
 	request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", http.NoBody)
 	telemetry.Handler(m, &telemetry.Health{}).ServeHTTP(recorder, request)
 	values := map[string]string{}
-	labels := fmt.Sprintf("name=%q,namespace=%q", set, namespace)
 	for line := range strings.Lines(recorder.Body.String()) {
-		if metric, value, ok := strings.Cut(strings.TrimSpace(line), "} "); ok && strings.Contains(metric, labels) {
-			values[strings.Replace(metric, labels, "", 1)+"}"] = value
+		if metric, value, ok := strings.Cut(strings.TrimSpace(line), "} "); ok {
+			values[metric+"}"] = value
+		}
+	}
+	return values
+}
+
+// series gives all series of a set, without its labels.
+func series(t *testing.T, m *telemetry.Metrics, set string) map[string]string {
+	t.Helper()
+	values := map[string]string{}
+	labels := fmt.Sprintf("name=%q,namespace=%q", set, namespace)
+	for metric, value := range told(t, m) {
+		if strings.Contains(metric, labels) {
+			values[strings.Replace(metric, labels, "", 1)] = value
 		}
 	}
 	return values
@@ -116,14 +130,17 @@ func TestSeriesOfASet(t *testing.T) {
 		c.create(setsResource, newSet(func(s *appsv1.StatefulSet) { s.Name, s.Spec.Replicas = "db", new(int32(0)) }))
 		settle()
 		want := map[string]string{
-			`ordinal_statefulset_pods{,state="wanted"}`:     "3",
-			`ordinal_statefulset_pods{,state="created"}`:    "2",
-			`ordinal_statefulset_pods{,state="ready"}`:      "1",
-			`ordinal_statefulset_pods{,state="available"}`:  "1",
-			`ordinal_statefulset_pods{,state="current"}`:    "2",
-			`ordinal_statefulset_pods{,state="updated"}`:    "2",
-			`ordinal_statefulset_max_unavailable{}`:         "1",
-			`ordinal_statefulset_waits{,reason="Starting"}`: "1",
+			`ordinal_statefulset_pods{,state="wanted"}`:        "3",
+			`ordinal_statefulset_pods{,state="created"}`:       "2",
+			`ordinal_statefulset_pods{,state="ready"}`:         "1",
+			`ordinal_statefulset_pods{,state="available"}`:     "1",
+			`ordinal_statefulset_pods{,state="current"}`:       "2",
+			`ordinal_statefulset_pods{,state="updated"}`:       "2",
+			`ordinal_statefulset_max_unavailable{}`:            "1",
+			`ordinal_statefulset_waits{,reason="Starting"}`:    "1",
+			`ordinal_statefulset_degraded{,reason="NotReady"}`: "1",
+			// Since the second pod was made, a second after the first.
+			`ordinal_statefulset_progress_timestamp_seconds{,reason="Scaling"}`: "9.46684801e+08",
 		}
 		if got := series(t, m, "web"); !maps.Equal(got, want) {
 			t.Errorf("the series are %v, want %v", got, want)
@@ -135,8 +152,40 @@ func TestSeriesOfASet(t *testing.T) {
 		if left := series(t, m, "web"); len(left) != 0 {
 			t.Errorf("of a set that is gone, %v is left", left)
 		}
-		if got := series(t, m, "db")[`ordinal_statefulset_pods{,state="wanted"}`]; got != "0" {
-			t.Errorf("of the other set, %q pods are wanted", got)
+		want = map[string]string{`ordinal_statefulset_max_unavailable{}`: "1"}
+		for _, state := range []string{"wanted", "created", "ready", "available", "current", "updated"} {
+			want[fmt.Sprintf("ordinal_statefulset_pods{,state=%q}", state)] = "0"
+		}
+		if got := series(t, m, "db"); !maps.Equal(got, want) {
+			t.Errorf("of a set at rest, the series are %v, want %v", got, want)
+		}
+	})
+}
+
+// A set whose syncs fail is named until one ends well.
+func TestSeriesOfFailures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		m := telemetry.New()
+		var broken atomic.Bool
+		broken.Store(true)
+		c.refuse = func(a clienttesting.Action) error {
+			if broken.Load() && a.Matches("create", "controllerrevisions") {
+				return errors.New("broken")
+			}
+			return nil
+		}
+		defer c.run(Options{Metrics: m})()
+		c.create(setsResource, newSet())
+		settle()
+		// 20 ms, 40 ms, … 20.48 s, 30 s, 30 s, 30 s.
+		if got := series(t, m, "web")["ordinal_statefulset_sync_failures{}"]; got != "14" {
+			t.Errorf("%q failures in a row are told", got)
+		}
+		broken.Store(false)
+		settle()
+		if got := series(t, m, "web")["ordinal_statefulset_sync_failures{}"]; got != "" {
+			t.Errorf("after it was mended, %q failures are told", got)
 		}
 	})
 }
@@ -168,11 +217,11 @@ func TestStandby(t *testing.T) {
 		client := fake.NewClientset()
 		ctx, stop := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
-		start := func() *telemetry.Health {
-			h := &telemetry.Health{}
+		start := func() (*telemetry.Health, *telemetry.Metrics) {
+			h, m := &telemetry.Health{}, telemetry.New()
 			wg.Go(func() {
-				err := lead(ctx, client, Options{Standby: h.Standby}.withDefaults(), func(ctx context.Context) error {
-					if h.IsReady() {
+				err := lead(ctx, client, Options{Health: h, Metrics: m}.withDefaults(), func(ctx context.Context) error {
+					if h.Ready() == nil {
 						t.Error("the leader is ready before it works")
 					}
 					h.Working()
@@ -184,13 +233,14 @@ func TestStandby(t *testing.T) {
 				}
 			})
 			pass(time.Minute)
-			return h
+			return h, m
 		}
-		if leader := start(); !leader.IsReady() {
-			t.Error("the leader is not ready")
+		const leads = `leader_election_master_status{name="ordinal-controller"}`
+		if leader, m := start(); leader.Ready() != nil || told(t, m)[leads] != "1" {
+			t.Errorf("the leader is not ready, or says that it leads as %q", told(t, m)[leads])
 		}
-		if other := start(); !other.IsReady() {
-			t.Error("the one that stands by is not ready")
+		if other, m := start(); other.Ready() != nil || told(t, m)[leads] != "0" {
+			t.Errorf("the one that stands by is not ready, or says that it leads as %q", told(t, m)[leads])
 		}
 		stop()
 		wg.Wait()

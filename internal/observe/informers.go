@@ -5,19 +5,26 @@
 package observe
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
 
 	"github.com/ordinal-dev/ordinal/api/v1alpha1"
 	"github.com/ordinal-dev/ordinal/internal/ordinal"
@@ -39,17 +46,54 @@ const (
 
 // Informers are the caches of all objects that matter to StatefulSets.
 type Informers struct {
+	scope Scope
+	// all is the one space of the whole cluster; nil if there is one for each namespace.
+	all         *space
+	byNamespace map[string]*space
+	running     sync.WaitGroup
+}
+
+// space are the caches of one namespace, or of all of them together.
+type space struct {
+	scope Scope
+	// namespace is empty for all.
+	namespace                     string
 	factory                       informers.SharedInformerFactory
 	sets, pods, claims, revisions cache.SharedIndexInformer
 	// policies is nil if none are looked for.
 	policies *policies
-	running  sync.WaitGroup
+	// refused means that something may not be read, and unfilled that work began elsewhere before these caches were filled.
+	refused, unfilled atomic.Bool
 }
 
-// NewInformers makes the caches. They are empty until they are started.
+// NewInformers makes the caches of a whole cluster. They are empty until they are started.
 func NewInformers(client kubernetes.Interface, policies PolicyClient, resync time.Duration) (*Informers, error) {
-	f := informers.NewSharedInformerFactoryWithOptions(client, resync, informers.WithTransform(strip))
-	i := &Informers{
+	return Scope{}.NewInformers(client, policies, resync)
+}
+
+// NewInformers makes the caches of what is in the scope. They are empty until they are started.
+func (s Scope) NewInformers(client kubernetes.Interface, policies PolicyClient, resync time.Duration) (*Informers, error) {
+	i := &Informers{scope: s}
+	var err error
+	if len(s.Namespaces) == 0 {
+		i.all, err = s.newSpace(client, policies, metav1.NamespaceAll, resync)
+		return i, err
+	}
+	i.byNamespace = make(map[string]*space, len(s.Namespaces))
+	for _, namespace := range s.Namespaces {
+		if i.byNamespace[namespace], err = s.newSpace(client, policies, namespace, resync); err != nil {
+			return nil, err
+		}
+	}
+	return i, nil
+}
+
+func (s Scope) newSpace(client kubernetes.Interface, policies PolicyClient, namespace string, resync time.Duration) (*space, error) {
+	f := informers.NewSharedInformerFactoryWithOptions(client, resync,
+		informers.WithTransform(s.strip), informers.WithNamespace(namespace), informers.WithTweakListOptions(uptodate))
+	i := &space{
+		scope:     s,
+		namespace: namespace,
 		factory:   f,
 		sets:      f.Apps().V1().StatefulSets().Informer(),
 		pods:      f.Core().V1().Pods().Informer(),
@@ -60,42 +104,137 @@ func NewInformers(client kubernetes.Interface, policies PolicyClient, resync tim
 		i.pods.AddIndexers(cache.Indexers{byOwner: ownerIndex, bySet: setIndex}),
 		i.revisions.AddIndexers(cache.Indexers{byOwner: ownerIndex, byOrphan: orphanIndex}),
 	)
+	for _, informer := range []cache.SharedIndexInformer{i.sets, i.pods, i.claims, i.revisions} {
+		err = errors.Join(err, informer.SetWatchErrorHandlerWithContext(i.failed))
+	}
 	if err != nil {
 		return nil, fmt.Errorf("add indexes: %w", err)
 	}
 	if policies != nil {
-		if i.policies, err = newPolicies(policies, resync); err != nil {
+		if i.policies, err = newPolicies(policies(namespace), resync); err != nil {
 			return nil, err
 		}
 	}
 	return i, nil
 }
 
+// uptodate makes a list show all that was written before it. client-go by itself is content with what an API server has cached, which
+// may lack what an earlier leader has just done.
+func uptodate(o *metav1.ListOptions) {
+	if o.ResourceVersion == "0" {
+		o.ResourceVersion = ""
+	}
+}
+
+// failed is told why something cannot be listed or watched; it is then tried again, ever less often. That it may not be read is
+// said once.
+func (i *space) failed(ctx context.Context, r *cache.Reflector, err error) {
+	switch {
+	case !apierrors.IsForbidden(err):
+		cache.DefaultWatchErrorHandler(ctx, r, err)
+	case i.refused.Swap(true):
+		klog.FromContext(ctx).V(2).Info("Not all may be read yet", "namespace", i.namespace, "err", err)
+	default:
+		klog.FromContext(ctx).Error(err, "Not all may be read. It is tried again until it may", "namespace", i.namespace)
+	}
+}
+
+// in are the caches that show a namespace; nil if none do.
+func (i *Informers) in(namespace string) *space {
+	if i.all != nil {
+		return i.all
+	}
+	return i.byNamespace[namespace]
+}
+
+// spaces are all of them.
+func (i *Informers) spaces() []*space {
+	if i.all != nil {
+		return []*space{i.all}
+	}
+	all := make([]*space, 0, len(i.byNamespace))
+	for _, namespace := range slices.Sorted(maps.Keys(i.byNamespace)) {
+		all = append(all, i.byNamespace[namespace])
+	}
+	return all
+}
+
 // Start fills the caches and keeps them up to date until ctx is done. It returns at once.
 func (i *Informers) Start(ctx context.Context) {
-	i.factory.StartWithContext(ctx)
-	if i.policies != nil {
-		i.running.Go(func() { i.policies.RunWithContext(ctx) })
+	for _, s := range i.spaces() {
+		s.factory.StartWithContext(ctx)
+		if s.policies != nil {
+			i.running.Go(func() { s.policies.RunWithContext(ctx) })
+		}
 	}
 }
 
 // WaitForSync waits until the caches are filled; false if stop is closed before. Policies are waited for too if the cluster
-// serves them, as one may say that nothing is to be done.
+// serves them, as one may say that nothing is to be done. Where there are several namespaces, those that may not be read are not
+// waited for as long as there is another: their sets are looked at once they can be.
 func (i *Informers) WaitForSync(stop <-chan struct{}) bool {
-	filled := []cache.InformerSynced{i.sets.HasSynced, i.pods.HasSynced, i.claims.HasSynced, i.revisions.HasSynced}
-	if i.policies != nil {
-		filled = append(filled, i.policies.isKnown)
+	synced := cache.WaitForCacheSync(stop, func() bool {
+		filled, all := 0, i.spaces()
+		for _, s := range all {
+			switch {
+			case s.isFilled():
+				filled++
+			case !s.refused.Load():
+				return false
+			}
+		}
+		return filled > 0
+	})
+	for _, s := range i.spaces() {
+		s.unfilled.Store(!s.isFilled())
 	}
-	return cache.WaitForCacheSync(stop, filled...)
+	return synced
+}
+
+// isFilled tells if all is cached that there is.
+func (i *space) isFilled() bool {
+	return i.sets.HasSynced() && i.pods.HasSynced() && i.claims.HasSynced() && i.revisions.HasSynced() &&
+		(i.policies == nil || i.policies.isKnown())
+}
+
+// Filled says what is not cached yet; nil if all is.
+func (i *Informers) Filled() error {
+	var errs []error
+	for _, s := range i.spaces() {
+		var missing []string
+		for _, kind := range []plan.Kind{plan.KindSet, plan.KindPod, plan.KindClaim, plan.KindRevision} {
+			if !s.of(kind).HasSynced() {
+				missing = append(missing, string(kind))
+			}
+		}
+		if len(missing) > 0 {
+			errs = append(errs, fmt.Errorf("not all is read yet of %s in %s", strings.Join(missing, ", "), cmp.Or(s.namespace, "all namespaces")))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// isUsable tells if snapshots may be taken.
+func (i *space) isUsable() bool {
+	if !i.unfilled.Load() {
+		return true
+	}
+	if !i.isFilled() {
+		return false
+	}
+	i.unfilled.Store(false)
+	return true
 }
 
 // Shutdown waits until the caches have stopped. Their context has to be done before.
 func (i *Informers) Shutdown() {
-	i.factory.Shutdown()
+	for _, s := range i.spaces() {
+		s.factory.Shutdown()
+	}
 	i.running.Wait()
 }
 
-func (i *Informers) of(k plan.Kind) cache.SharedIndexInformer {
+func (i *space) of(k plan.Kind) cache.SharedIndexInformer {
 	switch k {
 	case plan.KindSet:
 		return i.sets
@@ -117,7 +256,11 @@ func (i *Informers) of(k plan.Kind) cache.SharedIndexInformer {
 func strip(obj any) (any, error) {
 	// What is no object is a tombstone, and the object in it has been stripped.
 	if accessor, err := meta.Accessor(obj); err == nil {
+		fields := accessor.GetManagedFields()
 		accessor.SetManagedFields(nil)
+		if set, ok := obj.(*appsv1.StatefulSet); ok {
+			set.ManagedFields = keepForeignWrite(fields)
+		}
 	}
 	switch o := obj.(type) {
 	case *corev1.Pod:

@@ -67,7 +67,7 @@ func (i *Informers) fill(ctx context.Context, kind plan.Kind, list lister) error
 	if err != nil {
 		return fmt.Errorf("list %s: %w", kind, err)
 	}
-	store := i.of(kind).GetStore()
+	store := i.all.of(kind).GetStore()
 	err = meta.EachListItem(objects, func(o runtime.Object) error { return store.Add(o) })
 	if err != nil {
 		return fmt.Errorf("cache %s: %w", kind, err)

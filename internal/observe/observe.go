@@ -42,46 +42,64 @@ const (
 	Gone
 	// Stale means that the caches do not show all that was written for the set. The event that brings it wakes the set.
 	Stale
+	// Foreign means that the set is not ours.
+	Foreign
 )
 
 // Look takes a snapshot of a set. What the snapshot says of back-off is left to the caller.
 func (o *Observer) Look(k Key, now time.Time) (plan.Snapshot, View, error) {
 	// Asked first: of a set that is read before it, the caches might show the last write only afterwards.
 	reached := o.watermark.IsReached(k)
-	obj, exists, err := o.informers.sets.GetStore().GetByKey(k.String())
+	caches := o.informers.in(k.Namespace)
+	if caches == nil {
+		return plan.Snapshot{}, Foreign, nil
+	}
+	if !caches.isUsable() {
+		return plan.Snapshot{}, Stale, nil
+	}
+	obj, exists, err := caches.sets.GetStore().GetByKey(k.String())
 	if err != nil {
 		return plan.Snapshot{}, Gone, fmt.Errorf("get set %s from cache: %w", k, err)
 	}
 	if !exists {
 		return plan.Snapshot{}, Gone, nil
 	}
-	if !reached {
+	set, ok := obj.(*appsv1.StatefulSet)
+	switch {
+	case !ok:
+		return plan.Snapshot{}, Gone, fmt.Errorf("cached set %s is a %T", k, obj)
+	case !o.informers.scope.selects(set):
+		return plan.Snapshot{}, Foreign, nil
+	case !reached:
 		return plan.Snapshot{}, Stale, nil
 	}
-	set, ok := obj.(*appsv1.StatefulSet)
-	if !ok {
-		return plan.Snapshot{}, Gone, fmt.Errorf("cached set %s is a %T", k, obj)
-	}
 	s := plan.Snapshot{Now: now, Set: set, Options: o.options}
-	if s.Revisions, err = o.revisionsOf(set); err != nil {
-		return s, Fresh, err
-	}
-	if s.Pods, err = o.podsOf(set); err != nil {
-		return s, Fresh, err
-	}
-	if s.Policies, err = o.Policies(k); err != nil {
-		return s, Fresh, err
-	}
-	s.Claims = o.claimsOf(set, policy.Of(s.Policies).Range(set), s.Pods)
-	if !o.options.Strict {
-		s.Rivals, err = o.rivalsOf(set)
-	}
+	err = caches.fill(&s)
 	return s, Fresh, err
 }
 
-func (o *Observer) revisionsOf(set *appsv1.StatefulSet) ([]*appsv1.ControllerRevision, error) {
+// fill puts into a snapshot what there is around its set.
+func (i *space) fill(s *plan.Snapshot) error {
+	var err error
+	if s.Revisions, err = i.revisionsOf(s.Set); err != nil {
+		return err
+	}
+	if s.Pods, err = i.podsOf(s.Set); err != nil {
+		return err
+	}
+	if s.Policies, err = i.policiesOf(Key{Namespace: s.Set.Namespace, Name: s.Set.Name}); err != nil {
+		return err
+	}
+	s.Claims = i.claimsOf(s.Set, policy.Of(s.Policies).Range(s.Set), s.Pods)
+	if !s.Options.Strict {
+		s.Rivals, err = i.rivalsOf(s.Set)
+	}
+	return err
+}
+
+func (i *space) revisionsOf(set *appsv1.StatefulSet) ([]*appsv1.ControllerRevision, error) {
 	selector := selectorOf(set)
-	indexer := o.informers.revisions.GetIndexer()
+	indexer := i.revisions.GetIndexer()
 	owned, err := indexed[*appsv1.ControllerRevision](indexer, byOwner, string(set.UID))
 	if err != nil {
 		return nil, err
@@ -108,8 +126,8 @@ func selectorOf(set *appsv1.StatefulSet) labels.Selector {
 	return selector
 }
 
-func (o *Observer) podsOf(set *appsv1.StatefulSet) ([]*corev1.Pod, error) {
-	indexer := o.informers.pods.GetIndexer()
+func (i *space) podsOf(set *appsv1.StatefulSet) ([]*corev1.Pod, error) {
+	indexer := i.pods.GetIndexer()
 	pods, err := indexed[*corev1.Pod](indexer, bySet, set.Namespace+"/"+set.Name)
 	if err != nil {
 		return nil, err
@@ -128,7 +146,7 @@ func (o *Observer) podsOf(set *appsv1.StatefulSet) ([]*corev1.Pod, error) {
 }
 
 // claimsOf finds the claims of all ordinals for which there may be work: those of the range and those of the pods.
-func (o *Observer) claimsOf(set *appsv1.StatefulSet, span ordinal.Range, pods []*corev1.Pod) []*corev1.PersistentVolumeClaim {
+func (i *space) claimsOf(set *appsv1.StatefulSet, span ordinal.Range, pods []*corev1.Pod) []*corev1.PersistentVolumeClaim {
 	if len(set.Spec.VolumeClaimTemplates) == 0 {
 		return nil
 	}
@@ -149,7 +167,7 @@ func (o *Observer) claimsOf(set *appsv1.StatefulSet, span ordinal.Range, pods []
 		}
 		ordinals[n] = true
 	}
-	store := o.informers.claims.GetStore()
+	store := i.claims.GetStore()
 	var claims []*corev1.PersistentVolumeClaim
 	for n := range ordinals {
 		for _, name := range claim.Names(set, n) {
@@ -177,6 +195,15 @@ func indexed[T metav1.Object](indexer cache.Indexer, index, value string) ([]T, 
 
 // Handle calls wake for each set that a change of an object concerns.
 func (i *Informers) Handle(wake func(Key)) error {
+	for _, s := range i.spaces() {
+		if err := s.handle(wake); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (i *space) handle(wake func(Key)) error {
 	for kind, concerns := range i.concerns() {
 		if kind == KindPolicy && i.policies == nil {
 			continue
@@ -190,7 +217,7 @@ func (i *Informers) Handle(wake func(Key)) error {
 }
 
 // concerns tell, for each kind, which sets an object concerns.
-func (i *Informers) concerns() map[plan.Kind]func(metav1.Object) []Key {
+func (i *space) concerns() map[plan.Kind]func(metav1.Object) []Key {
 	return map[plan.Kind]func(metav1.Object) []Key{
 		plan.KindSet:      i.setsOfSet,
 		plan.KindPod:      i.setsOfPod,
@@ -244,7 +271,7 @@ func (h handler) changed(obj any) {
 }
 
 // setsOfPod are the set that owns the pod, and the set of which it has a name.
-func (i *Informers) setsOfPod(o metav1.Object) []Key {
+func (i *space) setsOfPod(o metav1.Object) []Key {
 	var keys []Key
 	if owner := metav1.GetControllerOfNoCopy(o); owner != nil && owner.Kind == string(plan.KindSet) {
 		keys = append(keys, Key{Namespace: o.GetNamespace(), Name: owner.Name})
@@ -259,11 +286,11 @@ func (i *Informers) setsOfPod(o metav1.Object) []Key {
 }
 
 // setsOfClaim are the sets one of whose claims has the name.
-func (i *Informers) setsOfClaim(o metav1.Object) []Key {
+func (i *space) setsOfClaim(o metav1.Object) []Key {
 	var keys []Key
 	for c := range ordinal.ParseClaim(o.GetName()) {
 		set, ok := lookup(i.sets.GetStore(), o.GetNamespace(), c.Set).(*appsv1.StatefulSet)
-		if ok && hasTemplate(set, c.Template) {
+		if ok && i.scope.selects(set) && hasTemplate(set, c.Template) {
 			keys = append(keys, Key{Namespace: set.Namespace, Name: set.Name})
 		}
 	}
@@ -271,7 +298,7 @@ func (i *Informers) setsOfClaim(o metav1.Object) []Key {
 }
 
 // setsOfRevision are the set that owns the revision, or those that may adopt it.
-func (i *Informers) setsOfRevision(o metav1.Object) []Key {
+func (i *space) setsOfRevision(o metav1.Object) []Key {
 	if owner := metav1.GetControllerOfNoCopy(o); owner != nil {
 		if owner.Kind != string(plan.KindSet) {
 			return nil
@@ -284,17 +311,18 @@ func (i *Informers) setsOfRevision(o metav1.Object) []Key {
 	}
 	var keys []Key
 	for _, set := range sets {
-		if selectorOf(set).Matches(labels.Set(o.GetLabels())) {
+		if i.scope.selects(set) && selectorOf(set).Matches(labels.Set(o.GetLabels())) {
 			keys = append(keys, Key{Namespace: set.Namespace, Name: set.Name})
 		}
 	}
 	return keys
 }
 
-func (i *Informers) existing(keys []Key) []Key {
+// existing are those of some sets that there are, and that are ours.
+func (i *space) existing(keys []Key) []Key {
 	var found []Key
 	for _, k := range keys {
-		if _, exists, err := i.sets.GetStore().GetByKey(k.String()); err == nil && exists {
+		if set, ok := lookup(i.sets.GetStore(), k.Namespace, k.Name).(*appsv1.StatefulSet); ok && i.scope.selects(set) {
 			found = append(found, k)
 		}
 	}

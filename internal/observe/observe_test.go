@@ -49,15 +49,15 @@ func put(t *testing.T, i *Informers, o runtime.Object) {
 func store(i *Informers, o runtime.Object) cache.Store {
 	switch o.(type) {
 	case *appsv1.StatefulSet:
-		return i.of(plan.KindSet).GetStore()
+		return i.all.of(plan.KindSet).GetStore()
 	case *corev1.Pod:
-		return i.of(plan.KindPod).GetStore()
+		return i.all.of(plan.KindPod).GetStore()
 	case *corev1.PersistentVolumeClaim:
-		return i.of(plan.KindClaim).GetStore()
+		return i.all.of(plan.KindClaim).GetStore()
 	case *v1alpha1.StatefulSetPolicy:
-		return i.of(KindPolicy).GetStore()
+		return i.all.of(KindPolicy).GetStore()
 	default:
-		return i.of(plan.KindRevision).GetStore()
+		return i.all.of(plan.KindRevision).GetStore()
 	}
 }
 
@@ -197,7 +197,7 @@ func TestWake(t *testing.T) {
 			i := caches(t, set("web", "data", "data-x"), set("x-web", "data"), set("db"))
 			var woken []string
 			h := map[plan.Kind]handler{}
-			for kind, concerns := range i.concerns() {
+			for kind, concerns := range i.all.concerns() {
 				h[kind] = handler{concerns: concerns, wake: func(k Key) { woken = append(woken, k.Name) }}
 			}
 			kind := plan.KindRevision
@@ -232,7 +232,7 @@ func TestWake(t *testing.T) {
 func TestWakeOnUpdate(t *testing.T) {
 	i := caches(t, set("web"), set("db"))
 	var woken []string
-	h := handler{concerns: i.setsOfPod, wake: func(k Key) { woken = append(woken, k.Name) }}
+	h := handler{concerns: i.all.setsOfPod, wake: func(k Key) { woken = append(woken, k.Name) }}
 	before, after := pod("web-0", "StatefulSet/db"), pod("web-0", "")
 	before.ResourceVersion, after.ResourceVersion = "1", "2"
 	h.OnUpdate(before, after)
@@ -350,7 +350,7 @@ func TestWatermark(t *testing.T) {
 			i := caches(t, test.cached...)
 			for _, o := range test.cached {
 				if p, ok := o.(*corev1.Pod); ok {
-					i.pods.GetStore().Bookmark(p.ResourceVersion)
+					i.all.pods.GetStore().Bookmark(p.ResourceVersion)
 				}
 			}
 			w := NewWatermark(i)

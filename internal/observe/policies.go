@@ -67,14 +67,16 @@ func NewPolicyClient(cfg *rest.Config) (PolicyClient, error) {
 // policies are the cache of policies.
 type policies struct {
 	cache.SharedIndexInformer
-	// absent means that the cluster does not serve them.
+	// absent means that the cluster does not serve them, or does not let us read them.
 	absent atomic.Bool
 }
 
-func newPolicies(client PolicyClient, resync time.Duration) (*policies, error) {
-	all := client(metav1.NamespaceAll)
+func newPolicies(all PolicyAPI, resync time.Duration) (*policies, error) {
 	source := &cache.ListWatch{
-		ListWithContextFunc:  func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return all.List(ctx, o) },
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			uptodate(&o)
+			return all.List(ctx, o)
+		},
 		WatchFuncWithContext: all.Watch,
 	}
 	p := &policies{SharedIndexInformer: cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(source, all),
@@ -89,14 +91,19 @@ func newPolicies(client PolicyClient, resync time.Duration) (*policies, error) {
 }
 
 // failed is told why policies cannot be listed or watched; they are then tried again, ever less often. In a cluster that does
-// not serve them, that is as it should be, and is said once.
+// not serve them, that is as it should be, and is said once. Where they may not be read, sets are kept without them.
 func (p *policies) failed(ctx context.Context, r *cache.Reflector, err error) {
-	if !apierrors.IsNotFound(err) {
+	switch {
+	case apierrors.IsNotFound(err):
+		if !p.absent.Swap(true) {
+			klog.FromContext(ctx).Info("The cluster serves no StatefulSetPolicies; they are obeyed once it does")
+		}
+	case apierrors.IsForbidden(err):
+		if !p.absent.Swap(true) {
+			klog.FromContext(ctx).Error(err, "StatefulSetPolicies may not be read; they are obeyed once they may")
+		}
+	default:
 		cache.DefaultWatchErrorHandler(ctx, r, err)
-		return
-	}
-	if !p.absent.Swap(true) {
-		klog.FromContext(ctx).Info("The cluster serves no StatefulSetPolicies; they are obeyed once it does")
 	}
 }
 
@@ -128,8 +135,16 @@ func setsOfPolicy(o metav1.Object) []Key {
 
 // Policies are those that name a set, whether or not there is one.
 func (o *Observer) Policies(k Key) ([]*v1alpha1.StatefulSetPolicy, error) {
-	if o.informers.policies == nil {
+	caches := o.informers.in(k.Namespace)
+	if caches == nil {
 		return nil, nil
 	}
-	return indexed[*v1alpha1.StatefulSetPolicy](o.informers.policies.GetIndexer(), byTarget, k.String())
+	return caches.policiesOf(k)
+}
+
+func (i *space) policiesOf(k Key) ([]*v1alpha1.StatefulSetPolicy, error) {
+	if i.policies == nil {
+		return nil, nil
+	}
+	return indexed[*v1alpha1.StatefulSetPolicy](i.policies.GetIndexer(), byTarget, k.String())
 }

@@ -26,7 +26,6 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
 
@@ -276,18 +275,28 @@ func TestPoliciesAreWaitedFor(t *testing.T) {
 	})
 }
 
-// Policies that may not be read are there all the same.
+// Where policies may not be read, sets are kept without them. That is said once, as an error, until they may be read.
 func TestPoliciesThatMayNotBeRead(t *testing.T) {
-	logger := ktesting.NewLogger(ktesting.NopTL{}, ktesting.NewConfig(ktesting.BufferLogs(true)))
-	i := caches(t)
-	forbidden := apierrors.NewForbidden(v1alpha1.GroupVersion().WithResource(v1alpha1.Resource).GroupResource(), "", errors.New("no rights"))
-	i.policies.failed(klog.NewContext(t.Context(), logger), &cache.Reflector{}, forbidden)
-	if i.policies.isKnown() {
-		t.Error("they are not waited for")
-	}
-	if sink, ok := logger.GetSink().(ktesting.Underlier); !ok || !strings.Contains(fmt.Sprint(sink.GetBuffer().Data()), "no rights") {
-		t.Error("nothing is said of them")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakePolicies(t, policyOf("a", "web"))
+		forbidden := apierrors.NewForbidden(v1alpha1.GroupVersion().WithResource(v1alpha1.Resource).GroupResource(), "", errors.New("no rights"))
+		f.trouble.Store(forbidden)
+		watching(t, f, func(w *watched) {
+			if !w.isSynced() {
+				t.Fatal("policies are waited for that may not be read")
+			}
+			w.pass(time.Hour)
+			if n := w.logged("may not be read"); n != 1 {
+				t.Errorf("it is said %d times", n)
+			}
+			if n := w.logged("no rights"); n != 1 {
+				t.Errorf("the reason is said %d times", n)
+			}
+			f.trouble.Store(nil)
+			w.pass(longestPause)
+			w.expect("web")
+		})
+	})
 }
 
 func TestWithoutPolicies(t *testing.T) {

@@ -17,7 +17,7 @@ import (
 // rivals are the other sets that give names of a set's claims, each with the set's template whose claims those are. It
 // needs no more of the set than its names, so that it can be gone. A rival that is being deleted still is one: its pods
 // use the claims.
-func (i *Informers) rivals(set *appsv1.StatefulSet) iter.Seq2[*appsv1.StatefulSet, string] {
+func (i *space) rivals(set *appsv1.StatefulSet) iter.Seq2[*appsv1.StatefulSet, string] {
 	return func(yield func(*appsv1.StatefulSet, string) bool) {
 		for t := range claim.Templates(set) {
 			// Which ordinal it is does not matter: all claims of the two share their names, or none do.
@@ -35,10 +35,10 @@ func (i *Informers) rivals(set *appsv1.StatefulSet) iter.Seq2[*appsv1.StatefulSe
 }
 
 // rivalsOf are the set's rivals, each with the ordinals for which it has a pod.
-func (o *Observer) rivalsOf(set *appsv1.StatefulSet) ([]claim.Rival, error) {
+func (i *space) rivalsOf(set *appsv1.StatefulSet) ([]claim.Rival, error) {
 	var all []claim.Rival
-	for rival, template := range o.informers.rivals(set) {
-		pods, err := indexed[*corev1.Pod](o.informers.pods.GetIndexer(), byOwner, string(rival.UID))
+	for rival, template := range i.rivals(set) {
+		pods, err := indexed[*corev1.Pod](i.pods.GetIndexer(), byOwner, string(rival.UID))
 		if err != nil {
 			return nil, err
 		}
@@ -54,7 +54,7 @@ func (o *Observer) rivalsOf(set *appsv1.StatefulSet) ([]claim.Rival, error) {
 }
 
 // setsOfSet are the set itself, and its rivals.
-func (i *Informers) setsOfSet(o metav1.Object) []Key {
+func (i *space) setsOfSet(o metav1.Object) []Key {
 	keys := []Key{{Namespace: o.GetNamespace(), Name: o.GetName()}}
 	if set, ok := o.(*appsv1.StatefulSet); ok {
 		for rival := range i.rivals(set) {

@@ -85,7 +85,8 @@ func (w *Watermark) IsReached(k Key) bool {
 }
 
 func (w *Watermark) shows(namespace string, t target, wr write) bool {
-	store := w.informers.of(t.kind).GetStore()
+	informer := w.informers.in(namespace).of(t.kind)
+	store := informer.GetStore()
 	cached := lookup(store, namespace, t.name)
 	if wr.version == "" {
 		return cached == nil || cached.GetUID() != wr.uid || (cached.GetDeletionTimestamp() != nil && !wr.gone)
@@ -97,7 +98,7 @@ func (w *Watermark) shows(namespace string, t target, wr write) bool {
 	reached := store.LastStoreSyncResourceVersion()
 	if reached == "" {
 		// client-go's gate AtomicFIFO is off, so the store cannot tell. What was received is shown soon.
-		reached = w.informers.of(t.kind).LastSyncResourceVersion()
+		reached = informer.LastSyncResourceVersion()
 	}
 	return isAtLeast(reached, wr.version)
 }

@@ -93,11 +93,11 @@ const (
 	WaitBadName Reason = "BadName"
 	// WaitPaused means that the policy pauses the rollout.
 	WaitPaused Reason = "Paused"
-	// WaitBatch means that the rollout goes in batches, and that the next does not begin yet.
+	// WaitBatch means that the rollout goes in batches, and the next does not begin yet.
 	WaitBatch Reason = "Batch"
 	// WaitDeadline means that the rollout made no progress for too long and is left as it is.
 	WaitDeadline Reason = "Deadline"
-	// WaitRolledBack means that the rollout failed, and that the template is not tried again until it changes.
+	// WaitRolledBack means that the rollout failed, and the template is not tried again until it changes.
 	WaitRolledBack Reason = "RolledBack"
 	// WaitPolicyConflict means that the set has two policies, or one that cannot be read.
 	WaitPolicyConflict Reason = "PolicyConflict"

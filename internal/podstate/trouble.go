@@ -30,13 +30,20 @@ type Trouble struct {
 
 // Reasons of trouble.
 const (
+	// TroubleUnschedulable means that a pod finds no node; the message is the scheduler's.
 	TroubleUnschedulable = "Unschedulable"
-	TroubleImage         = "ImagePull"
-	TroubleCrash         = "CrashLoop"
-	TroubleConfig        = "BadConfig"
-	TroubleNotReady      = "NotReady"
-	TroubleTerminating   = "Terminating"
-	TroubleFailed        = "Failed"
+	// TroubleImage means that a container cannot get its image.
+	TroubleImage = "ImagePull"
+	// TroubleCrash means that a container keeps ending.
+	TroubleCrash = "CrashLoop"
+	// TroubleConfig means that a container cannot be made, because a ConfigMap or a Secret is missing for example.
+	TroubleConfig = "BadConfig"
+	// TroubleNotReady means that a pod has not become ready within a minute.
+	TroubleNotReady = "NotReady"
+	// TroubleTerminating means that a pod is still there a minute after the time that it had to end.
+	TroubleTerminating = "Terminating"
+	// TroubleFailed means that a pod ended.
+	TroubleFailed = "Failed"
 )
 
 // TroubleOf tells what is wrong with the pod; nil if nothing is, or not yet.

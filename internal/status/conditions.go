@@ -29,19 +29,32 @@ const (
 
 // Reasons of conditions. Degraded has those of waits and of troubles of pods, too.
 const (
-	ReasonAllAvailable     = "AllAvailable"
-	ReasonEnoughAvailable  = "EnoughAvailable"
-	ReasonTooFewAvailable  = "TooFewAvailable"
-	ReasonComplete         = "Complete"
-	ReasonScaling          = "Scaling"
-	ReasonUpdating         = "Updating"
-	ReasonPaused           = "RolloutPaused"
+	// ReasonAllAvailable means that all pods are available.
+	ReasonAllAvailable = "AllAvailable"
+	// ReasonEnoughAvailable means that all but as many are as maxUnavailable allows during an update, and at least one.
+	ReasonEnoughAvailable = "EnoughAvailable"
+	// ReasonTooFewAvailable means that fewer are.
+	ReasonTooFewAvailable = "TooFewAvailable"
+	// ReasonComplete means that all is done.
+	ReasonComplete = "Complete"
+	// ReasonScaling means that pods are made or removed; the message tells which one that waits for.
+	ReasonScaling = "Scaling"
+	// ReasonUpdating means that pods are replaced by ones of a new template; the message tells how many are done.
+	ReasonUpdating = "Updating"
+	// ReasonPaused means that the policy pauses the rollout.
+	ReasonPaused = "RolloutPaused"
+	// ReasonDeadlineExceeded means that the rollout made no progress within the policy's deadline and is left as it is.
 	ReasonDeadlineExceeded = "ProgressDeadlineExceeded"
-	ReasonRollingBack      = "RollingBack"
-	ReasonRolledBack       = "RolledBack"
-	ReasonOnDelete         = "OnDelete"
-	ReasonFailedCreate     = "FailedCreate"
-	ReasonAsExpected       = "AsExpected"
+	// ReasonRollingBack means that the rollout failed and its pods are brought back.
+	ReasonRollingBack = "RollingBack"
+	// ReasonRolledBack means that the rollout failed and its pods are back.
+	ReasonRolledBack = "RolledBack"
+	// ReasonOnDelete means that pods of an earlier template wait to be deleted by somebody.
+	ReasonOnDelete = "OnDelete"
+	// ReasonFailedCreate means that the API server refuses a pod or a claim; the message is its answer.
+	ReasonFailedCreate = "FailedCreate"
+	// ReasonAsExpected means that nothing needs a look.
+	ReasonAsExpected = "AsExpected"
 )
 
 // longestMessage is how many bytes of a refusal a condition tells.
@@ -410,16 +423,26 @@ func (c scene) since(kind appsv1.StatefulSetConditionType, message string) strin
 	return message + sinceMark + c.snapshot.Now.UTC().Format(time.RFC3339)
 }
 
+// Since is since when what the condition tells holds: since its message is the same, or, where that tells no time, since its status is.
+func Since(condition appsv1.StatefulSetCondition) time.Time {
+	_, text := cutLast(condition.Message, sinceMark)
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return condition.LastTransitionTime.Time
+	}
+	return at
+}
+
 func withoutSince(message string) string {
-	before, _, _ := cutLast(message, sinceMark)
+	before, _ := cutLast(message, sinceMark)
 	return before
 }
 
-func cutLast(s, separator string) (before, after string, found bool) {
+func cutLast(s, separator string) (before, after string) {
 	if i := strings.LastIndex(s, separator); i >= 0 {
-		return s[:i], s[i+len(separator):], true
+		return s[:i], s[i+len(separator):]
 	}
-	return s, "", false
+	return s, ""
 }
 
 // then is a text as the second part of a message.

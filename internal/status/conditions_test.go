@@ -445,6 +445,22 @@ func TestSince(t *testing.T) {
 	}
 }
 
+// Since when a condition holds can be read from it.
+func TestSinceIsRead(t *testing.T) {
+	changed := metav1.NewTime(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+	for message, want := range map[string]time.Time{
+		"1 of 3 pods; waits for pod web-1, since 2026-01-01T00:05:00Z": changed.Add(5 * time.Minute),
+		"no, since yesterday, since 2026-01-01T00:00:07Z":              changed.Add(7 * time.Second),
+		"no, since yesterday": changed.Time,
+		"3 of 3 pods":         changed.Time,
+	} {
+		got := status.Since(appsv1.StatefulSetCondition{Message: message, LastTransitionTime: changed})
+		if !got.Equal(want) {
+			t.Errorf("%q tells %v, want %v", message, got, want)
+		}
+	}
+}
+
 // While pods that are refused wait to be tried again, the first refusal is told on, and a further one is the same news.
 func TestRefusalIsTold(t *testing.T) {
 	tests := map[string]struct {

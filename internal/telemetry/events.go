@@ -16,6 +16,9 @@ import (
 // Component is the name under which events are recorded. Tools know it from kube-controller-manager.
 const Component = "statefulset-controller"
 
+// Manager is the name under which the API server keeps who has written what of an object.
+const Manager = "ordinal-controller"
+
 // Reasons of events. The first six are those of kube-controller-manager, on which tools match.
 const (
 	EventSuccessfulCreate = "SuccessfulCreate"
@@ -33,6 +36,8 @@ const (
 	EventPolicyConflict        = "PolicyConflict"
 	EventRolloutFailed         = "RolloutFailed"
 	EventEvictionBlocked       = "EvictionBlocked"
+	// EventOtherController tells, as a warning, that another controller works on the set too, so that ours works on none.
+	EventOtherController = "OtherController"
 )
 
 // Event is what is recorded about a set.

@@ -13,6 +13,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
+// Program is how the metrics of leadership name the controller, whatever its lease is called.
+const Program = "ordinal-controller"
+
 // Keys of log entries.
 const (
 	KeySet     = "statefulSet"
@@ -64,6 +67,18 @@ type Set struct {
 	MaxUnavailable int
 	// Waits counts what the set waits for, by reason. It must not be changed any more.
 	Waits map[string]int
+	// Degraded is the reason of that condition; empty while nothing needs a look.
+	Degraded string
+	// Progress is what is being done; empty while nothing is.
+	Progress Progress
+}
+
+// Progress is how a set gets on that is scaled or updated.
+type Progress struct {
+	// Reason is that of the condition Progressing.
+	Reason string
+	// At is when it last got on.
+	At time.Time
 }
 
 // Metrics are the metrics of one controller, in a registry of their own.
@@ -71,7 +86,10 @@ type Metrics struct {
 	registry *prometheus.Registry
 	syncs    *prometheus.HistogramVec
 	actions  *prometheus.CounterVec
+	leads    *prometheus.GaugeVec
+	yields   prometheus.Gauge
 	sets     *sets
+	requests requests
 	Queue    *QueueMetrics
 }
 
@@ -88,10 +106,19 @@ func New() *Metrics {
 			Name: "ordinal_actions_total",
 			Help: "Writes to the API server, by kind of action, reason and result.",
 		}, []string{"action", "reason", "result"}),
-		sets:  newSets(),
-		Queue: newQueueMetrics(),
+		leads: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "leader_election_master_status",
+			Help: "Whether this controller works on sets (1), or waits for the lease (0).",
+		}, []string{"name"}),
+		yields: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "ordinal_yields",
+			Help: "Whether this controller does nothing (1), because another one works on the same sets.",
+		}),
+		sets:     newSets(),
+		requests: newRequests(),
+		Queue:    newQueueMetrics(),
 	}
-	m.registry.MustRegister(m.syncs, m.actions, m.sets)
+	m.registry.MustRegister(m.syncs, m.actions, m.leads, m.yields, m.sets, m.requests.total, m.requests.duration)
 	m.Queue.register(m.registry)
 	for _, result := range []string{SyncDone, SyncStale, SyncConflict, SyncFailed} {
 		m.syncs.WithLabelValues(result)
@@ -104,9 +131,27 @@ func (m *Metrics) Registry() *prometheus.Registry {
 	return m.registry
 }
 
-// Synced counts a sync.
-func (m *Metrics) Synced(result string, took time.Duration) {
+// Synced counts a sync of a set.
+func (m *Metrics) Synced(k Key, result string, took time.Duration) {
 	m.syncs.WithLabelValues(result).Observe(took.Seconds())
+	m.sets.synced(k, result)
+}
+
+// Leads tells whether this controller works on sets, or waits until it holds the lease.
+func (m *Metrics) Leads(leads bool) {
+	m.leads.WithLabelValues(Program).Set(truth(leads))
+}
+
+// Yields tells whether this controller does nothing, because another one works on the same sets.
+func (m *Metrics) Yields(yields bool) {
+	m.yields.Set(truth(yields))
+}
+
+func truth(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
 }
 
 // Acted counts an action.
@@ -126,21 +171,27 @@ func (m *Metrics) Forget(k Key) {
 
 // sets collects the series of all sets. There are as many as there are sets, and none of a set that is gone.
 type sets struct {
-	pods, budget, waits *prometheus.Desc
+	pods, budget, waits, degraded, progress, failures *prometheus.Desc
 
 	mu sync.Mutex
 	of map[Key]Set
+	// failed counts the syncs in a row that failed, of sets whose last one did.
+	failed map[Key]int
 }
 
 func newSets() *sets {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
-		return prometheus.NewDesc(name, help, append([]string{"namespace", "name"}, labels...), nil)
+		return prometheus.NewDesc("ordinal_statefulset_"+name, help, append([]string{"namespace", "name"}, labels...), nil)
 	}
 	return &sets{
-		pods:   desc("ordinal_statefulset_pods", "Pods of a set, by state.", "state"),
-		budget: desc("ordinal_statefulset_max_unavailable", "How many pods of a set an update may make unavailable at once."),
-		waits:  desc("ordinal_statefulset_waits", "How many things a set waits for, by reason.", "reason"),
-		of:     map[Key]Set{},
+		pods:     desc("pods", "Pods of a set, by state.", "state"),
+		budget:   desc("max_unavailable", "How many pods of a set an update may make unavailable at once."),
+		waits:    desc("waits", "How many things a set waits for, by reason.", "reason"),
+		degraded: desc("degraded", "1 for a set of which something needs a look, with the reason of its condition Degraded.", "reason"),
+		progress: desc("progress_timestamp_seconds", "When a set that is scaled or updated last got on.", "reason"),
+		failures: desc("sync_failures", "How many syncs of a set have failed in a row."),
+		of:       map[Key]Set{},
+		failed:   map[Key]int{},
 	}
 }
 
@@ -150,35 +201,68 @@ func (s *sets) put(k Key, state Set) {
 	s.of[k] = state
 }
 
+// synced counts failures in a row. A sync that came to nothing tells neither that there is one nor that there is none.
+func (s *sets) synced(k Key, result string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch result {
+	case SyncFailed:
+		s.failed[k]++
+	case SyncDone:
+		delete(s.failed, k)
+	}
+}
+
 func (s *sets) remove(k Key) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.of, k)
+	delete(s.failed, k)
 }
 
 // Describe is part of prometheus.Collector.
 func (s *sets) Describe(descs chan<- *prometheus.Desc) {
-	descs <- s.pods
-	descs <- s.budget
-	descs <- s.waits
+	for _, d := range []*prometheus.Desc{s.pods, s.budget, s.waits, s.degraded, s.progress, s.failures} {
+		descs <- d
+	}
 }
 
 // Collect is part of prometheus.Collector.
 func (s *sets) Collect(metrics chan<- prometheus.Metric) {
 	s.mu.Lock()
-	all := maps.Clone(s.of)
+	all, failed := maps.Clone(s.of), maps.Clone(s.failed)
 	s.mu.Unlock()
 	for k, state := range all {
-		gauge := func(desc *prometheus.Desc, n int, labels ...string) {
-			labels = append([]string{k.Namespace, k.Name}, labels...)
-			metrics <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(n), labels...)
-		}
-		for name, n := range state.Pods.byState() {
-			gauge(s.pods, int(n), name)
-		}
-		gauge(s.budget, state.MaxUnavailable)
-		for reason, n := range state.Waits {
-			gauge(s.waits, n, reason)
-		}
+		s.collect(gauges{k, metrics}, state)
 	}
+	for k, n := range failed {
+		gauges{k, metrics}.tell(s.failures, float64(n))
+	}
+}
+
+func (s *sets) collect(g gauges, state Set) {
+	for name, n := range state.Pods.byState() {
+		g.tell(s.pods, float64(n), name)
+	}
+	g.tell(s.budget, float64(state.MaxUnavailable))
+	for reason, n := range state.Waits {
+		g.tell(s.waits, float64(n), reason)
+	}
+	if state.Degraded != "" {
+		g.tell(s.degraded, 1, state.Degraded)
+	}
+	if p := state.Progress; p.Reason != "" {
+		g.tell(s.progress, float64(p.At.Unix()), p.Reason)
+	}
+}
+
+// gauges gives the series of one set.
+type gauges struct {
+	of  Key
+	out chan<- prometheus.Metric
+}
+
+func (g gauges) tell(desc *prometheus.Desc, value float64, labels ...string) {
+	labels = append([]string{g.of.Namespace, g.of.Name}, labels...)
+	g.out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
 }

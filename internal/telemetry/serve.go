@@ -8,16 +8,16 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/http/pprof"
-	"sync/atomic"
+	"os"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	certutil "k8s.io/client-go/util/cert"
 )
 
 const (
@@ -31,36 +31,63 @@ const (
 type Endpoint struct {
 	// Address is a host and a port.
 	Address string
-	// CertFile and KeyFile hold a certificate and its key. They are read anew for each connection, so they may be renewed.
+	// CertFile and KeyFile hold a certificate and its key. They are read anew for each connection, so they may be renewed. Without
+	// them, an address that others can reach has a certificate that is made for it and that nobody knows: it keeps what is sent from
+	// those who only listen.
 	CertFile, KeyFile string
 }
 
-// Listen opens the endpoint. An address that others can reach is refused without TLS.
+// Listen opens the endpoint.
 func (e Endpoint) Listen(ctx context.Context) (net.Listener, error) {
-	if (e.CertFile == "") != (e.KeyFile == "") {
-		return nil, errors.New("a certificate and its key belong together")
-	}
-	isSecure := e.CertFile != ""
-	if isSecure {
-		if _, err := e.certificate(nil); err != nil {
-			return nil, err
-		}
-	}
 	address, err := net.ResolveTCPAddr("tcp", e.Address)
 	if err != nil {
 		return nil, fmt.Errorf("read address %q: %w", e.Address, err)
 	}
-	if !isSecure && !address.IP.IsLoopback() {
-		return nil, fmt.Errorf("%q is no loopback address, so it needs a certificate and a key", e.Address)
-	}
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address.String())
+	secure, err := e.secure(address.IP)
 	if err != nil {
 		return nil, err
 	}
-	if isSecure {
-		listener = tls.NewListener(listener, &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: e.certificate})
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address.String())
+	if err == nil && secure != nil {
+		listener = tls.NewListener(listener, secure)
 	}
-	return listener, nil
+	return listener, err
+}
+
+// secure is how the endpoint is secured at an address; nil for plain text.
+func (e Endpoint) secure(at net.IP) (*tls.Config, error) {
+	c := &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: e.certificate}
+	switch {
+	case (e.CertFile == "") != (e.KeyFile == ""):
+		return nil, errors.New("a certificate and its key belong together")
+	case e.CertFile != "":
+		_, err := e.certificate(nil)
+		return c, err
+	case at.IsLoopback():
+		return nil, nil
+	}
+	var err error
+	c.GetCertificate, err = selfSigned()
+	return c, err
+}
+
+// ListenPlain opens an address for what everybody may read, without TLS.
+func ListenPlain(ctx context.Context, address string) (net.Listener, error) {
+	return new(net.ListenConfig).Listen(ctx, "tcp", address)
+}
+
+// selfSigned makes a certificate for this host.
+func selfSigned() (func(*tls.ClientHelloInfo) (*tls.Certificate, error), error) {
+	host, err := os.Hostname()
+	if err != nil {
+		return nil, fmt.Errorf("get hostname: %w", err)
+	}
+	cert, key, err := certutil.GenerateSelfSignedCertKey(host, nil, nil)
+	if err != nil {
+		return nil, fmt.Errorf("make certificate: %w", err)
+	}
+	pair, err := tls.X509KeyPair(cert, key)
+	return func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &pair, nil }, err
 }
 
 func (e Endpoint) certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
@@ -71,28 +98,13 @@ func (e Endpoint) certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return &c, nil
 }
 
-// Health is whether a controller does its work. Its zero value is that of one that has just been started.
-type Health struct {
-	working, standby atomic.Bool
-}
-
-// Working notes that sets are being worked on.
-func (h *Health) Working() { h.working.Store(true) }
-
-// Standby notes whether the controller waits for leadership.
-func (h *Health) Standby(waits bool) { h.standby.Store(waits) }
-
-// IsReady tells if sets are being worked on, or will be as soon as the leader is gone.
-func (h *Health) IsReady() bool { return h.working.Load() || h.standby.Load() }
-
-// Handler answers /metrics with m and with the metrics of the process, /healthz always, and /readyz once h is ready.
+// Handler answers /metrics with m and with the metrics of the process, and what HealthHandler answers.
 func Handler(m *Metrics, h *Health) http.Handler {
 	process := prometheus.NewRegistry()
 	process.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(prometheus.Gatherers{m.Registry(), process}, promhttp.HandlerOpts{}))
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, true) })
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { answer(w, h.IsReady()) })
+	mux.Handle("/", HealthHandler(h))
 	return mux
 }
 
@@ -107,16 +119,6 @@ func WithProfiles(next http.Handler) http.Handler {
 	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 	return mux
-}
-
-func answer(w http.ResponseWriter, ok bool) {
-	text := "ok"
-	if !ok {
-		w.WriteHeader(http.StatusServiceUnavailable)
-		text = "not ready"
-	}
-	// Who has asked and is gone need not be told.
-	_, _ = io.WriteString(w, text+"\n")
 }
 
 // ServeWhile serves on l while work runs. When one of the two ends, so does the other, and then ServeWhile. The end of ctx

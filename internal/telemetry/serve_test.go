@@ -98,12 +98,12 @@ func TestServe(t *testing.T) {
 	}
 	err := ServeWhile(ctx, l, Handler(m, h), func(ctx context.Context) error {
 		check("/healthz", http.StatusOK, "ok")
-		check("/readyz", http.StatusServiceUnavailable, "not ready")
+		check("/readyz", http.StatusServiceUnavailable, "it has just been started")
 		h.Standby(true)
 		check("/readyz", http.StatusOK, "ok")
 		// Its caches are not filled yet.
 		h.Standby(false)
-		check("/readyz", http.StatusServiceUnavailable, "not ready")
+		check("/readyz", http.StatusServiceUnavailable, "it has just been started")
 		h.Working()
 		check("/readyz", http.StatusOK, "ok")
 		check("/metrics", http.StatusOK, "\nordinal_sync_duration_seconds_count{result=\"done\"} 0\n")
@@ -194,15 +194,34 @@ func TestServeWithTLS(t *testing.T) {
 	}
 }
 
+// What others can reach is never served in plain text: without a certificate, one is made.
+func TestNothingIsServedInPlainText(t *testing.T) {
+	for _, address := range []string{"0.0.0.0", "::", "192.0.2.1", ""} {
+		c, err := Endpoint{}.secure(net.ParseIP(address))
+		if err != nil || c == nil {
+			t.Fatalf("%q is secured by %v, %v", address, c, err)
+		}
+		pair, err := c.GetCertificate(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cert, err := x509.ParseCertificate(pair.Certificate[0])
+		if host, _ := os.Hostname(); err != nil || cert.VerifyHostname(host) != nil {
+			t.Errorf("the certificate is for %v, %v", cert.DNSNames, err)
+		}
+	}
+	for _, address := range []string{"127.0.0.1", "::1"} {
+		if c, err := (Endpoint{}).secure(net.ParseIP(address)); err != nil || c != nil {
+			t.Errorf("%s is secured by %v, %v", address, c, err)
+		}
+	}
+}
+
 func TestListenRefuses(t *testing.T) {
 	for _, tt := range []struct {
 		endpoint Endpoint
 		want     string
 	}{
-		{Endpoint{Address: ":0"}, "no loopback address"},
-		{Endpoint{Address: "0.0.0.0:0"}, "no loopback address"},
-		{Endpoint{Address: "[::]:0"}, "no loopback address"},
-		{Endpoint{Address: "192.0.2.1:9090"}, "no loopback address"},
 		{Endpoint{Address: "127.0.0.1"}, "missing port"},
 		{Endpoint{Address: "127.0.0.1:0", CertFile: "cert"}, "belong together"},
 		{Endpoint{Address: "0.0.0.0:0", KeyFile: "key"}, "belong together"},

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -211,6 +212,8 @@ func TestMetricsOfSets(t *testing.T) {
 		Pods:           Pods{Wanted: 6, Created: 5, Ready: 4, Available: 3, Current: 2, Updated: 1},
 		MaxUnavailable: 7,
 		Waits:          map[string]int{"Budget": 1, "NotReady": 2},
+		Degraded:       "CrashLoop",
+		Progress:       Progress{Reason: "Updating", At: time.Unix(1000, 0)},
 	})
 	m.Observed(Key{"default", "db"}, Set{Waits: map[string]int{"NotReady": 1}})
 	// What is no longer waited for is no longer told.
@@ -231,6 +234,11 @@ func TestMetricsOfSets(t *testing.T) {
 		`ordinal_sync_duration_seconds_count{result="stale"}`:                         "0",
 		`ordinal_sync_duration_seconds_count{result="conflict"}`:                      "0",
 		`ordinal_statefulset_pods{name="db",namespace="default",state="wanted"}`:      "0",
+
+		`ordinal_statefulset_degraded{name="web",namespace="default",reason="CrashLoop"}`:                  "1",
+		`ordinal_statefulset_degraded{name="db",namespace="default",reason=""}`:                            "",
+		`ordinal_statefulset_progress_timestamp_seconds{name="web",namespace="default",reason="Updating"}`: "1000",
+		`ordinal_statefulset_progress_timestamp_seconds{name="db",namespace="default",reason=""}`:          "",
 	} {
 		if all[series] != want {
 			t.Errorf("%s is %q, want %q", series, all[series], want)
@@ -246,8 +254,8 @@ func TestMetricsOfSets(t *testing.T) {
 
 func TestCounts(t *testing.T) {
 	m := New()
-	m.Synced(SyncDone, 3*time.Millisecond)
-	m.Synced(SyncStale, 0)
+	m.Synced(Key{"default", "web"}, SyncDone, 3*time.Millisecond)
+	m.Synced(Key{"default", "web"}, SyncStale, 0)
 	m.Acted("CreatePod", "NoPod", "Done")
 	m.Acted("CreatePod", "NoPod", "Done")
 	m.Acted("CreatePod", "NoPod", "Failed")
@@ -267,20 +275,124 @@ func TestCounts(t *testing.T) {
 	}
 }
 
-// full gives metrics with at least one series each.
-func full() *Metrics {
+// A set has a count of failures from the first one on until a sync is done, or it is gone.
+func TestFailuresInARow(t *testing.T) {
+	web, db := Key{"default", "web"}, Key{"default", "db"}
 	m := New()
-	m.Observed(Key{"default", "web"}, Set{Waits: map[string]int{"NotReady": 1}})
-	m.Acted("CreatePod", "NoPod", "Done")
-	queue := workqueue.NewTypedRateLimitingQueueWithConfig(workqueue.DefaultTypedControllerRateLimiter[string](),
-		workqueue.TypedRateLimitingQueueConfig[string]{Name: "statefulset", MetricsProvider: m.Queue})
-	queue.ShutDown()
-	return m
+	for _, step := range []struct {
+		do      func()
+		web, db string
+	}{
+		{func() { m.Synced(web, SyncDone, 0) }, "", ""},
+		{func() { m.Synced(web, SyncFailed, 0) }, "1", ""},
+		{func() { m.Synced(db, SyncFailed, 0) }, "1", "1"},
+		{func() { m.Synced(web, SyncConflict, 0) }, "1", "1"},
+		{func() { m.Synced(web, SyncStale, 0) }, "1", "1"},
+		{func() { m.Synced(web, SyncFailed, 0) }, "2", "1"},
+		{func() { m.Forget(db) }, "2", ""},
+		{func() { m.Synced(web, SyncDone, 0) }, "", ""},
+	} {
+		step.do()
+		all := sample(t, m)
+		for name, want := range map[string]string{"web": step.web, "db": step.db} {
+			if got := all[fmt.Sprintf("ordinal_statefulset_sync_failures{name=%q,namespace=\"default\"}", name)]; got != want {
+				t.Errorf("%s has %q failures in a row, want %q", name, got, want)
+			}
+		}
+	}
+}
+
+func TestLeads(t *testing.T) {
+	m := New()
+	for _, leads := range []bool{false, true, false} {
+		m.Leads(leads)
+		want := map[bool]string{false: "0", true: "1"}[leads]
+		if got := sample(t, m)[`leader_election_master_status{name="ordinal-controller"}`]; got != want {
+			t.Errorf("a controller that leads: %v, is told as %q", leads, got)
+		}
+	}
+}
+
+// roundTripper is a function that carries out requests.
+type roundTripper func(*http.Request) (*http.Response, error)
+
+// RoundTrip carries out a request.
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// Each request counts, also one without an answer, and its answer is left as it is.
+func TestRequestsAreCounted(t *testing.T) {
+	m := New()
+	broken := errors.New("broken")
+	client := m.Transport(roundTripper(func(r *http.Request) (*http.Response, error) {
+		switch r.URL.Path {
+		case "/gone":
+			return &http.Response{StatusCode: http.StatusNotFound, Body: http.NoBody}, nil
+		case "/broken":
+			return nil, broken
+		default:
+			return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
+		}
+	}))
+	for _, tt := range []struct {
+		method, path string
+		status       int
+		err          error
+	}{
+		{http.MethodGet, "/", http.StatusOK, nil},
+		{http.MethodGet, "/", http.StatusOK, nil},
+		{http.MethodGet, "/gone", http.StatusNotFound, nil},
+		{http.MethodPatch, "/broken", 0, broken},
+	} {
+		answer, err := client.RoundTrip(httptest.NewRequestWithContext(t.Context(), tt.method, tt.path, http.NoBody))
+		if !errors.Is(err, tt.err) || (err == nil && answer.StatusCode != tt.status) {
+			t.Errorf("%s %s ends with %+v, %v", tt.method, tt.path, answer, err)
+		}
+		if err == nil {
+			answer.Body.Close()
+		}
+	}
+	all := sample(t, m)
+	for series, want := range map[string]string{
+		`rest_client_requests_total{code="200",method="GET"}`:       "2",
+		`rest_client_requests_total{code="404",method="GET"}`:       "1",
+		`rest_client_requests_total{code="<error>",method="PATCH"}`: "1",
+		`rest_client_request_duration_seconds_count{verb="GET"}`:    "3",
+		`rest_client_request_duration_seconds_count{verb="PATCH"}`:  "1",
+	} {
+		if all[series] != want {
+			t.Errorf("%s is %q, want %q", series, all[series], want)
+		}
+	}
+}
+
+// The example leaves out no metric.
+func TestExampleIsWhole(t *testing.T) {
+	m := Example()
+	families, err := m.Registry().Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := map[string]bool{}
+	for _, f := range families {
+		shown[f.GetName()] = true
+	}
+	// A description gives its name in no other way.
+	name := regexp.MustCompile(`fqName: "([^"]+)"`)
+	descs := make(chan *prometheus.Desc)
+	go func() {
+		defer close(descs)
+		m.Registry().Describe(descs)
+	}()
+	for d := range descs {
+		if found := name.FindStringSubmatch(d.String()); len(found) < 2 || !shown[found[1]] {
+			t.Errorf("the example has no series of %s", d)
+		}
+	}
 }
 
 // https://prometheus.io/docs/practices/naming/
 func TestMetricsAreNamedWell(t *testing.T) {
-	families, err := full().Registry().Gather()
+	families, err := Example().Registry().Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -291,8 +403,8 @@ func TestMetricsAreNamedWell(t *testing.T) {
 	for _, p := range problems {
 		t.Errorf("%s: %s", p.Metric, p.Text)
 	}
-	// The queue's metrics have the names that they have in all of Kubernetes.
-	name := regexp.MustCompile(`^(ordinal|workqueue)_`)
+	// What is not ours alone has the name that it has in all of Kubernetes.
+	name := regexp.MustCompile(`^(ordinal|workqueue|rest_client|leader_election)_`)
 	for _, f := range families {
 		if !name.MatchString(f.GetName()) {
 			t.Errorf("%s has a prefix of its own", f.GetName())
@@ -302,7 +414,7 @@ func TestMetricsAreNamedWell(t *testing.T) {
 
 // docs/metrics.md has one row for each metric, with its type and labels.
 func TestMetricsAreDocumented(t *testing.T) {
-	families, err := full().Registry().Gather()
+	families, err := Example().Registry().Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -315,7 +427,11 @@ func TestMetricsAreDocumented(t *testing.T) {
 		for _, l := range f.GetMetric()[0].GetLabel() {
 			labels = append(labels, "`"+l.GetName()+"`")
 		}
-		row := fmt.Sprintf("\n| %#q | %s | %s | ", f.GetName(), strings.ToLower(f.GetType().String()), strings.Join(labels, ", "))
+		cells := []string{"\n|", fmt.Sprintf("%#q", f.GetName()), "|", strings.ToLower(f.GetType().String()), "|"}
+		if len(labels) > 0 {
+			cells = append(cells, strings.Join(labels, ", "))
+		}
+		row := strings.Join(append(cells, "| "), " ")
 		if !strings.Contains(string(page), row) {
 			t.Errorf("docs/metrics.md has no row that begins with %q", strings.TrimSpace(row))
 		}

@@ -615,6 +615,11 @@ func TestPlanChangesNothing(t *testing.T) {
 	s.create(newSet(of("dc"), parallel))
 	s.settled("dc")
 	s.still()
+	// Events come late: of three claims and six pods.
+	poll(t, "all that was done is told", func(ctx context.Context) string {
+		told := s.events(ctx, "SuccessfulCreate")
+		return unless(len(told) == 9, fmt.Sprintf("events are %q", told))
+	})
 	before := s.versions()
 	requests := map[string]dryrun.Request{
 		"a file":            {},

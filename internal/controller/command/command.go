@@ -1,7 +1,7 @@
 // Copyright The Ordinal Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package command is the command line of the controller: flags to options, checked, then run.
+// Package command is the command line of the controller: flags and a file to a configuration, checked, then run.
 package command
 
 import (
@@ -13,26 +13,35 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 	appsdefaults "k8s.io/kubernetes/pkg/apis/apps/v1"
 
+	"github.com/ordinal-dev/ordinal/api/config/v1alpha1"
 	"github.com/ordinal-dev/ordinal/internal/cluster/announce"
 	"github.com/ordinal-dev/ordinal/internal/cluster/frugal"
 	"github.com/ordinal-dev/ordinal/internal/controller"
+	"github.com/ordinal-dev/ordinal/internal/controller/config"
+	"github.com/ordinal-dev/ordinal/internal/observe"
 	"github.com/ordinal-dev/ordinal/internal/telemetry"
+	"github.com/ordinal-dev/ordinal/internal/telemetry/otlp"
+	"github.com/ordinal-dev/ordinal/internal/version"
 )
 
 // options are the command's flags.
 type options struct {
-	kubeconfig  string
-	readySocket string
-	metrics     telemetry.Endpoint
-	// pprof serves profiles beside the metrics.
-	pprof bool
-	controller.Options
+	// config is what the flags that have a field set.
+	config v1alpha1.ControllerConfiguration
+	// file is the configuration file.
+	file         string
+	validateOnly bool
+	readySocket  string
 }
+
+// errLogged is an error that the log tells already.
+var errLogged = errors.New("see the log")
 
 // Run runs the command line and gives the exit code.
 func Run(args []string) int {
@@ -44,114 +53,153 @@ func Run(args []string) int {
 	}
 	cmd := New()
 	cmd.SetArgs(args)
-	if err := cmd.ExecuteContext(ctx); err != nil {
+	err := cmd.ExecuteContext(ctx)
+	klog.Flush()
+	switch {
+	case err == nil:
+		return 0
+	case !errors.Is(err, errLogged):
 		fmt.Fprintf(os.Stderr, "%s: %v\n", cmd.Name(), err)
-		return 1
 	}
-	return 0
+	return 1
 }
 
 // New makes the command.
 func New() *cobra.Command {
-	o := options{Options: controller.Options{
-		Workers:     5,
-		QPS:         200,
-		Burst:       400,
-		LeaderElect: true,
-		Defaulter:   appsdefaults.SetObjectDefaults_StatefulSet,
-	}}
+	o := options{config: config.Default()}
 	cmd := &cobra.Command{
 		Use:   "ordinal-controller",
 		Short: "Run the StatefulSet controller for an existing cluster",
 		Long: "Run Ordinal's StatefulSet controller. It takes the place of the one in kube-controller-manager, which has to be\n" +
 			"started with --controllers=*,-statefulset-controller.",
+		Version:       version.Get(),
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := o.validate(); err != nil {
+			if err := o.complete(cmd.Flags()); err != nil {
 				return err
 			}
-			cfg, err := o.restConfig()
-			if err != nil {
+			if o.validateOnly {
+				fmt.Fprintln(cmd.OutOrStdout(), "the configuration is valid")
+				return nil
+			}
+			if err := setLog(cmd.ErrOrStderr(), o.config.Logging); err != nil {
 				return err
 			}
-			return o.run(cmd.Context(), cfg)
+			err := o.start(cmd.Context())
+			if err != nil && o.config.Logging.Format == config.FormatJSON {
+				klog.FromContext(cmd.Context()).Error(err, "Ended")
+				return errLogged
+			}
+			return err
 		},
 	}
-	f := cmd.Flags()
-	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file of the cluster; without it, the service account of the pod")
-	f.StringVar(&o.readySocket, "ready-socket", "", announce.Usage)
-	f.Lookup("ready-socket").Hidden = true
-	f.IntVar(&o.Workers, "workers", o.Workers, "how many sets are worked on at once")
-	f.Float32Var(&o.QPS, "kube-api-qps", o.QPS, "requests per second to the API server")
-	f.IntVar(&o.Burst, "kube-api-burst", o.Burst, "requests that may be made at once above --kube-api-qps")
-	f.BoolVar(&o.LeaderElect, "leader-elect", o.LeaderElect, "work only while holding the lease kube-system/ordinal-controller")
-	f.BoolVar(&o.Recreate, "recreate-strategy", o.Recreate,
-		"work on sets with the update strategy Recreate; needs an API server with the feature gate StatefulSetRecreateStrategy")
-	f.BoolVar(&o.Strict, "strict-upstream", o.Strict,
-		"do as Kubernetes' own controller does, also where that gets stuck, and set no conditions; StatefulSetPolicies are obeyed all the same")
-	f.StringVar(&o.metrics.Address, "metrics-bind-address", "",
-		"`host:port` on which /metrics, /healthz and /readyz are served; off without it, and with TLS only unless it is loopback")
-	f.StringVar(&o.metrics.CertFile, "metrics-cert-file", "", "certificate for --metrics-bind-address, read anew when it is renewed")
-	f.StringVar(&o.metrics.KeyFile, "metrics-key-file", "", "key of --metrics-cert-file")
-	f.BoolVar(&o.pprof, "pprof", false, "serve Go profiles on --metrics-bind-address too, below /debug/pprof/, to everybody who may reach it")
+	o.register(cmd.Flags())
 	return cmd
 }
 
-// run runs the controller, and serves its metrics while it runs.
-func (o *options) run(ctx context.Context, cfg *rest.Config) error {
-	announced := announce.Ready(o.readySocket)
-	run := o.Options
-	run.Ready = announced
-	if o.metrics.Address == "" {
-		return controller.Run(ctx, cfg, run)
-	}
-	listener, err := o.metrics.Listen(ctx)
+func (o *options) start(ctx context.Context) error {
+	cfg, err := restConfig(o.config.ClientConnection.Kubeconfig)
 	if err != nil {
-		return fmt.Errorf("--metrics-bind-address, --metrics-cert-file, --metrics-key-file: %w", err)
+		return err
 	}
-	klog.FromContext(ctx).Info("Serving metrics", "address", listener.Addr().String())
-	health := &telemetry.Health{}
-	run.Metrics, run.Standby = telemetry.New(), health.Standby
-	run.Ready = func() {
-		health.Working()
-		announced()
+	return o.run(ctx, cfg)
+}
+
+// run runs the controller, and serves its metrics and its health while it runs.
+func (o *options) run(ctx context.Context, cfg *rest.Config) error {
+	run, err := controllerOptions(&o.config)
+	if err != nil {
+		return err
 	}
-	handler := telemetry.Handler(run.Metrics, health)
-	if o.pprof {
+	run.Ready = announce.Ready(o.readySocket)
+	traces, err := otlp.Start(ctx, o.config.Tracing.Endpoint)
+	if err != nil {
+		return fmt.Errorf("--traces-endpoint: %w", err)
+	}
+	defer traces.Stop(ctx)
+	run.Tracer = traces.Tracer()
+	work := func(ctx context.Context) error { return controller.Run(ctx, cfg, run) }
+	if o.config.Metrics.BindAddress != "" {
+		work = o.withMetrics(&run, work)
+	}
+	if address := o.config.Health.BindAddress; address != "" {
+		work = withHealth(address, run.Health, work)
+	}
+	return work(ctx)
+}
+
+// controllerOptions are what a configuration means for the controller.
+func controllerOptions(c *v1alpha1.ControllerConfiguration) (controller.Options, error) {
+	scope := observe.Scope{Namespaces: c.Namespaces}
+	if c.Selector != "" {
+		var err error
+		if scope.Selector, err = labels.Parse(c.Selector); err != nil {
+			return controller.Options{}, fmt.Errorf("--selector: %w", err)
+		}
+	}
+	e := c.LeaderElection
+	return controller.Options{
+		Workers:        int(c.Workers),
+		Scope:          scope,
+		Recreate:       c.RecreateStrategy,
+		Strict:         c.StrictUpstream,
+		QPS:            c.ClientConnection.QPS,
+		Burst:          int(c.ClientConnection.Burst),
+		LeaderElect:    e.LeaderElect,
+		LeaseNamespace: e.ResourceNamespace,
+		LeaseName:      e.ResourceName,
+		LeaseDuration:  e.LeaseDuration.Duration,
+		RenewDeadline:  e.RenewDeadline.Duration,
+		RetryPeriod:    e.RetryPeriod.Duration,
+		Defaulter:      appsdefaults.SetObjectDefaults_StatefulSet,
+		Health:         &telemetry.Health{},
+	}, nil
+}
+
+// job is what runs while something is served.
+type job func(context.Context) error
+
+// withMetrics serves metrics, and health beside them, while a job runs.
+func (o *options) withMetrics(run *controller.Options, work job) job {
+	m := o.config.Metrics
+	run.Metrics = telemetry.New()
+	handler := telemetry.Handler(run.Metrics, run.Health)
+	if m.PProf {
 		handler = telemetry.WithProfiles(handler)
 	}
-	return telemetry.ServeWhile(ctx, listener, handler, func(ctx context.Context) error {
-		return controller.Run(ctx, cfg, run)
-	})
-}
-
-func (o *options) validate() error {
-	switch {
-	case o.Workers < 1:
-		return fmt.Errorf("--workers must be at least 1, not %d", o.Workers)
-	case o.QPS <= 0:
-		return fmt.Errorf("--kube-api-qps must be more than 0, not %g", o.QPS)
-	case o.Burst < 1:
-		return fmt.Errorf("--kube-api-burst must be at least 1, not %d", o.Burst)
-	case o.metrics.Address == "" && o.metrics != (telemetry.Endpoint{}):
-		return errors.New("--metrics-cert-file and --metrics-key-file need --metrics-bind-address")
-	case o.metrics.Address == "" && o.pprof:
-		return errors.New("--pprof needs --metrics-bind-address")
+	return func(ctx context.Context) error {
+		listener, err := telemetry.Endpoint{Address: m.BindAddress, CertFile: m.CertFile, KeyFile: m.KeyFile}.Listen(ctx)
+		if err != nil {
+			return fmt.Errorf("--metrics-bind-address, --metrics-cert-file, --metrics-key-file: %w", err)
+		}
+		klog.FromContext(ctx).Info("Serving metrics", "address", listener.Addr().String())
+		return telemetry.ServeWhile(ctx, listener, handler, work)
 	}
-	return nil
 }
 
-func (o *options) restConfig() (*rest.Config, error) {
-	if o.kubeconfig == "" {
+// withHealth serves health alone while a job runs.
+func withHealth(address string, health *telemetry.Health, work job) job {
+	return func(ctx context.Context) error {
+		listener, err := telemetry.ListenPlain(ctx, address)
+		if err != nil {
+			return fmt.Errorf("--health-bind-address: %w", err)
+		}
+		klog.FromContext(ctx).Info("Serving health", "address", listener.Addr().String())
+		return telemetry.ServeWhile(ctx, listener, telemetry.HealthHandler(health), work)
+	}
+}
+
+func restConfig(kubeconfig string) (*rest.Config, error) {
+	if kubeconfig == "" {
 		cfg, err := rest.InClusterConfig()
 		if err != nil {
 			return nil, fmt.Errorf("find the cluster (outside of one, use --kubeconfig): %w", err)
 		}
 		return cfg, nil
 	}
-	cfg, err := clientcmd.BuildConfigFromFlags("", o.kubeconfig)
+	cfg, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
 		return nil, fmt.Errorf("read kubeconfig: %w", err)
 	}
