@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -19,9 +20,6 @@ import (
 	"github.com/ordinal-dev/ordinal/internal/cluster"
 	"github.com/ordinal-dev/ordinal/internal/cluster/layout"
 )
-
-// version is set when the binary is built.
-var version = "dev"
 
 // dataDirEnv names the data directory for all commands.
 const dataDirEnv = "ORDINAL_DATA_DIR"
@@ -41,6 +39,10 @@ func Run(args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
 	defer stop()
 	root := newRootCommand(isPlugin(os.Args[0]))
+	// Kubernetes' programs, which are in this one, share a flag of that name, which cobra would take for ours.
+	if slices.Equal(args, []string{"--version"}) {
+		args = []string{"version"}
+	}
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
@@ -54,6 +56,9 @@ func Run(args []string) int {
 	}
 	return 1
 }
+
+// New makes the command with all that are below it, as the reference describes them.
+func New() *cobra.Command { return newRootCommand(false) }
 
 func newRootCommand(isPlugin bool) *cobra.Command {
 	shared := &globals{isPlugin: isPlugin}
@@ -88,6 +93,7 @@ controller; "ordinal controller" runs the controller alone against any cluster.`
 		newImageCommand(),
 		newWhyCommand(shared),
 		newRolloutCommand(shared),
+		newTakeoverCommand(shared),
 		newControllerCommand(),
 		newVersionCommand(),
 	)

@@ -24,6 +24,9 @@ func TestCommands(t *testing.T) {
 	}
 	_, server, _ := strings.Cut(said("kubectl", "version"), "Server Version: ")
 	server = strings.TrimSpace(server)
+	if long, short := said("--version"), said("version"); long != short {
+		t.Errorf("--version says %q, version %q", long, short)
+	}
 	if version := said("version"); server == "" || !strings.Contains(version, server) {
 		t.Errorf("version says %q, the API server is %q", version, server)
 	}
