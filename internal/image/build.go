@@ -22,6 +22,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
 // File is one entry of an image's file system.
@@ -50,20 +51,47 @@ type Spec struct {
 	Labels map[string]string
 	// Architecture is the processor's name in Go's spelling; the builder's own if empty.
 	Architecture string
+	// Created is when the image was made, as it says itself; the epoch if zero.
+	Created time.Time
 }
 
-// epoch is the time of everything in an image, so that the same files give the same digest.
+// epoch is the time of all files in an image, so that the same files give the same digest.
 func epoch() time.Time { return time.Unix(0, 0).UTC() }
 
+func (s Spec) created() v1.Time {
+	if s.Created.IsZero() {
+		return v1.Time{Time: epoch()}
+	}
+	return v1.Time{Time: s.Created.UTC()}
+}
+
 // Build makes an image. Equal specs give equal digests, in whichever order they list their files.
-func Build(s Spec) (v1.Image, error) {
-	layer, err := newLayer(s.Files)
+func Build(s Spec) (v1.Image, error) { return build(s, empty.Image, types.DockerLayer) }
+
+// BuildIndex makes an image for several processors, in the formats of OCI: one of each spec. Equal specs give equal digests.
+func BuildIndex(specs ...Spec) (v1.ImageIndex, error) {
+	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
+	var index v1.ImageIndex = empty.Index
+	for _, s := range specs {
+		img, err := build(s, base, types.OCILayer)
+		if err != nil {
+			return nil, err
+		}
+		platform := &v1.Platform{OS: "linux", Architecture: cmp.Or(s.Architecture, runtime.GOARCH)}
+		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: img, Descriptor: v1.Descriptor{Platform: platform}})
+	}
+	return index, nil
+}
+
+// build makes an image in the format of base, with a layer of that type.
+func build(s Spec, base v1.Image, kind types.MediaType) (v1.Image, error) {
+	layer, err := newLayer(s.Files, kind)
 	if err != nil {
 		return nil, err
 	}
-	img, err := mutate.Append(empty.Image, mutate.Addendum{
+	img, err := mutate.Append(base, mutate.Addendum{
 		Layer:   layer,
-		History: v1.History{Created: v1.Time{Time: epoch()}, CreatedBy: "ordinal"},
+		History: v1.History{Created: s.created(), CreatedBy: "ordinal"},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("add the layer: %w", err)
@@ -73,7 +101,7 @@ func Build(s Spec) (v1.Image, error) {
 		return nil, fmt.Errorf("read the image configuration: %w", err)
 	}
 	config = config.DeepCopy()
-	config.Created = v1.Time{Time: epoch()}
+	config.Created = s.created()
 	config.OS = "linux"
 	config.Architecture = cmp.Or(s.Architecture, runtime.GOARCH)
 	config.Config = v1.Config{Entrypoint: s.Entrypoint, Cmd: s.Cmd, Env: s.Env, User: s.User, Labels: s.Labels}
@@ -83,7 +111,7 @@ func Build(s Spec) (v1.Image, error) {
 	return img, nil
 }
 
-func newLayer(files []File) (v1.Layer, error) {
+func newLayer(files []File, kind types.MediaType) (v1.Layer, error) {
 	entries, err := complete(files)
 	if err != nil {
 		return nil, err
@@ -99,7 +127,7 @@ func newLayer(files []File) (v1.Layer, error) {
 		return nil, fmt.Errorf("end the layer: %w", err)
 	}
 	open := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(raw.Bytes())), nil }
-	layer, err := tarball.LayerFromOpener(open, tarball.WithCompressedCaching)
+	layer, err := tarball.LayerFromOpener(open, tarball.WithCompressedCaching, tarball.WithMediaType(kind))
 	if err != nil {
 		return nil, fmt.Errorf("make the layer: %w", err)
 	}

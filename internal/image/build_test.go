@@ -5,6 +5,7 @@ package image_test
 
 import (
 	"archive/tar"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -135,6 +136,99 @@ func TestBuildIsReproducible(t *testing.T) {
 	elsewhere.Architecture = "riscv64"
 	if got := digestOf(t, build(t, elsewhere)); got == first {
 		t.Errorf("digest = %s for another processor too", got)
+	}
+}
+
+// An image for several processors says for each which it is for, in the formats of OCI throughout.
+func TestBuildIndex(t *testing.T) {
+	var specs []image.Spec
+	for _, arch := range []string{"amd64", "arm64"} {
+		s := sample()
+		s.Architecture, s.Created = arch, time.Unix(7, 0)
+		specs = append(specs, s)
+	}
+	index := buildIndex(t, specs...)
+	manifest, err := index.IndexManifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, m := range manifest.Manifests {
+		img, err := index.Image(m.Digest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		own, err := img.Manifest()
+		if err != nil {
+			t.Fatal(err)
+		}
+		config, err := img.ConfigFile()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, fmt.Sprintf("%s for %s: %s, %s, of second %d",
+			m.MediaType, m.Platform, own.Config.MediaType, own.Layers[0].MediaType, config.Created.Unix()))
+	}
+	const format = "application/vnd.oci.image.manifest.v1+json for linux/%s: application/vnd.oci.image.config.v1+json, " +
+		"application/vnd.oci.image.layer.v1.tar+gzip, of second 7"
+	if want := []string{fmt.Sprintf(format, "amd64"), fmt.Sprintf(format, "arm64")}; !slices.Equal(got, want) {
+		t.Errorf("it holds\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	if _, err := image.BuildIndex(image.Spec{Files: []image.File{{Path: ""}}}); err == nil {
+		t.Error("a bad path is accepted")
+	}
+}
+
+func buildIndex(t *testing.T, specs ...image.Spec) v1.ImageIndex {
+	t.Helper()
+	index, err := image.BuildIndex(specs...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return index
+}
+
+// A layout has the same bytes whenever and wherever it is written, and is read as what it is.
+func TestWriteLayout(t *testing.T) {
+	dir := t.TempDir()
+	index := buildIndex(t, sample())
+	var written [2][]byte
+	for i := range written {
+		file := filepath.Join(dir, "sample.tar")
+		if err := image.WriteLayout(file, "example.test/sample:1", index); err != nil {
+			t.Fatal(err)
+		}
+		contents, err := image.Inspect(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		hash, err := index.Digest()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(contents) != 1 || contents[0].Name != "example.test/sample:1" || contents[0].Target.String() != hash.String() {
+			t.Errorf("contents = %+v, want %s", contents, hash)
+		}
+		if written[i], err = os.ReadFile(file); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !bytes.Equal(written[0], written[1]) {
+		t.Error("the same image gives two files")
+	}
+	left, err := os.ReadDir(dir)
+	if err != nil || len(left) != 1 {
+		t.Errorf("files = %v, %v, want the archive alone", left, err)
+	}
+}
+
+func TestWriteLayoutFails(t *testing.T) {
+	index := buildIndex(t, sample())
+	file := filepath.Join(t.TempDir(), "missing", "a.tar")
+	for ref, want := range map[string]string{"sample": "no tag", "UPPER:1": "UPPER", "sample:1": file} {
+		if err := image.WriteLayout(file, ref, index); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("WriteLayout as %q: %v, want %q", ref, err, want)
+		}
 	}
 }
 

@@ -46,7 +46,7 @@ func Policies(ctx context.Context, cfg *rest.Config) error {
 	if err != nil {
 		return fmt.Errorf("apply definition %s: %w", v1alpha1.DefinitionName, err)
 	}
-	for _, role := range roles() {
+	for _, role := range Roles() {
 		o := metav1.ApplyOptions{FieldManager: fieldManager, Force: true}
 		if _, err := client.RbacV1().ClusterRoles().Apply(ctx, role, o); err != nil {
 			return fmt.Errorf("apply cluster role %s: %w", *role.Name, err)
@@ -82,8 +82,8 @@ func isTrue(d *apiextensionsv1.CustomResourceDefinition, kind apiextensionsv1.Cu
 	return false
 }
 
-// roles add rights on policies to the built-in roles of users. Edit has all that view has, and admin all that edit has.
-func roles() []*rbacv1apply.ClusterRoleApplyConfiguration {
+// Roles add rights on policies to the built-in roles of users. Edit has all that view has, and admin all that edit has.
+func Roles() []*rbacv1apply.ClusterRoleApplyConfiguration {
 	role := func(part string, verbs ...string) *rbacv1apply.ClusterRoleApplyConfiguration {
 		rule := rbacv1apply.PolicyRule().WithAPIGroups(v1alpha1.Group).WithResources(v1alpha1.Resource).WithVerbs(verbs...)
 		return rbacv1apply.ClusterRole("ordinal-policies-" + part).
