@@ -22,6 +22,9 @@ CONFORMANCE ?=
 # Flags of `make test-faults`, such as -seed 1 -kills 20.
 export FAULTS ?=
 
+# Flags of `make test-docs`, such as -only how-to/canary.
+DOCS ?=
+
 # Flags of `make load`, such as -sets 200 -duration 1m.
 LOAD ?=
 
@@ -38,7 +41,7 @@ HISTORIES ?= 10000
 # How long `make fuzz` runs each fuzz test.
 export FUZZTIME ?= 20s
 
-.PHONY: help deps build generate demo down test test-race test-differential test-histories test-faults conformance conformance-go fuzz e2e lint vuln bench load bench-plan bench-latency bench-up profile clean
+.PHONY: help deps build image release helm generate demo down test test-race alerts test-differential test-histories test-faults test-foreign test-docs conformance conformance-go fuzz e2e lint vuln bench load bench-plan bench-latency bench-up profile clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,7 +53,17 @@ build: ## build bin/: ordinal, containerd, its shim and the two images (first ti
 	@scripts/deps --go-only
 	@scripts/build
 
-generate: ## make the code and the definition that follow from the types in api/
+image: ## make the controller's image for linux/amd64 and arm64, without Docker: bin/ordinal-controller-image.tar
+	@scripts/image
+
+release: ## make bin/release/: archives, image, chart, manifests, bills of materials, checksums: VERSION=v1.2.3
+	@scripts/deps --go-only
+	@scripts/release
+
+helm: ## build bin/helm, with which the chart is tested and packaged
+	@scripts/helm version --short
+
+generate: ## make what follows from the code: deep copies, the definition of policies, the reference in docs/
 	@scripts/generate
 
 demo: deps build ## start a one-machine cluster and show a StatefulSet at work in it
@@ -64,6 +77,9 @@ test: ## run every test that this machine can run, and say which it cannot
 
 test-race: ## run the tests of our own packages under the race detector
 	@scripts/test race
+
+alerts: ## check the alerts and the dashboard against the metrics, with promtool
+	@scripts/test alerts
 
 test-differential: ## compare with kube-controller-manager's controller: SEED=1 WORLDS=20000
 	@go test -buildvcs=false -c -o bin/.differential ./test/differential
@@ -81,6 +97,13 @@ conformance: deps build ## run what Kubernetes' own end-to-end suite has on Stat
 
 test-faults: deps build ## break clusters while sets change, real pods and simulated nodes: FAULTS='-seed 1 -kills 200'
 	@scripts/test faults
+
+test-foreign: deps build ## go through an installation in clusters that are not ours: Kubernetes' own programs, new and old
+	@scripts/foreign
+
+test-docs: deps build ## run every command that the documents show, and compare what it prints: DOCS='-only how-to'
+	@go build -buildvcs=false -o bin/.test-docs ./test/docs/run
+	@scripts/as-root bin/.test-docs $(DOCS)
 
 fuzz: ## run each fuzz test for FUZZTIME=20s; what fails is kept in testdata/fuzz
 	@scripts/fuzz

@@ -66,13 +66,17 @@ func read(t *testing.T, file string) string {
 // pages are the documents, as paths from the root.
 func pages(t *testing.T) []string {
 	t.Helper()
-	found, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
-	if err != nil || len(found) < 2 {
-		t.Fatalf("documents are %v, %v", found, err)
-	}
 	all := []string{"README.md", "CONTRIBUTING.md"}
-	for _, page := range found {
-		all = append(all, filepath.Join("docs", filepath.Base(page)))
+	err := filepath.WalkDir(filepath.Join(root, "docs"), func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(path) != ".md" {
+			return err
+		}
+		page, err := filepath.Rel(root, path)
+		all = append(all, page)
+		return err
+	})
+	if err != nil || len(all) < 20 {
+		t.Fatalf("documents are %v, %v", all, err)
 	}
 	return all
 }
@@ -105,14 +109,58 @@ func TestArchitectureNamesEveryFolder(t *testing.T) {
 }
 
 func TestLinksLeadSomewhere(t *testing.T) {
-	link := regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`)
+	link := regexp.MustCompile(`\]\(([^)#:\s]*)(?:#([^)\s]*))?\)`)
 	for _, page := range pages(t) {
 		for _, match := range link.FindAllStringSubmatch(read(t, page), -1) {
-			target := filepath.Join(root, filepath.Dir(page), match[1])
-			if _, err := os.Stat(target); err != nil {
+			target, anchor := page, match[2]
+			if match[1] != "" {
+				target = filepath.Join(filepath.Dir(page), match[1])
+			}
+			if _, err := os.Stat(filepath.Join(root, target)); err != nil {
 				t.Errorf("%s links to %s: %v", page, match[1], err)
+				continue
+			}
+			if anchor != "" && !slices.Contains(anchors(read(t, target)), anchor) {
+				t.Errorf("%s links to %s#%s, and no heading there has that anchor", page, target, anchor)
 			}
 		}
+	}
+}
+
+// Every page below docs/ can be found from the first one.
+func TestIndexNamesEveryPage(t *testing.T) {
+	index := read(t, "docs/README.md")
+	for _, page := range pages(t) {
+		name, isBelow := strings.CutPrefix(page, "docs/")
+		if isBelow && name != "README.md" && !strings.Contains(index, "]("+name+")") {
+			t.Errorf("docs/README.md does not link to %s", name)
+		}
+	}
+}
+
+// anchors are the names by which a page's headings can be linked to, as forges make them.
+func anchors(text string) []string {
+	var all []string
+	inBlock := false
+	dropped := regexp.MustCompile(`[^\p{L}\p{N} _-]`)
+	for line := range strings.SplitSeq(text, "\n") {
+		if strings.HasPrefix(strings.TrimSpace(line), "```") {
+			inBlock = !inBlock
+		}
+		heading := strings.TrimLeft(line, "#")
+		if inBlock || heading == line || !strings.HasPrefix(heading, " ") {
+			continue
+		}
+		name := strings.ReplaceAll(dropped.ReplaceAllString(strings.ToLower(strings.TrimSpace(heading)), ""), " ", "-")
+		all = append(all, name)
+	}
+	return all
+}
+
+func TestAnchors(t *testing.T) {
+	text := "# A page\n## `plan`, why & *how*?\n```\n# no heading\n```\n### spec.rollout\n#no-heading\n"
+	if got, want := anchors(text), []string{"a-page", "plan-why--how", "specrollout"}; !slices.Equal(got, want) {
+		t.Errorf("anchors are %q, want %q", got, want)
 	}
 }
 
