@@ -108,7 +108,10 @@ func (s *sighting) refused(ctx context.Context, err error) (*sighting, error) {
 	return s, nil
 }
 
+// makeNamespace is not interrupted: of one that was made all the same, the name would not be known.
 func (c *check) makeNamespace(ctx context.Context) (*corev1.Namespace, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removalTime)
+	defer cancel()
 	use := strconv.Itoa(int((c.Wait + margin).Seconds()))
 	return c.Client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		GenerateName: "ordinal-takeover-check-", Labels: map[string]string{canaryLabel: use},

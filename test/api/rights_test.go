@@ -267,7 +267,9 @@ func learnRevision(t *testing.T) *appsv1.ControllerRevision {
 	t.Helper()
 	s := newSpace(t)
 	s.create(newSet(of("taken"), replicas(0)))
-	made := s.settled("taken").revisions
+	s.settled("taken")
+	// Sets and revisions are watched apart.
+	made := s.until("there is a revision", func(w world) string { return unless(len(w.revisions) > 0, "there is none") }).revisions
 	s.remove("taken", metav1.DeletePropagationForeground)
 	s.untilGone("the set", func(w world) bool { return len(w.sets) == 0 })
 	for _, r := range made {
