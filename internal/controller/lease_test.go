@@ -181,6 +181,14 @@ func TestProcessThatStoodStillWritesNothing(t *testing.T) {
 func TestLeaseIsTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		leases := fake.NewClientset()
+		// The next renewal after the lease was taken is refused, as the lease has changed, and then it is read.
+		var isTaken atomic.Bool
+		leases.PrependReactor("update", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+			if isTaken.Load() {
+				return true, nil, errors.New("conflict")
+			}
+			return false, nil, nil
+		})
 		o := fenced(nil)
 		err := lead(t.Context(), leases, o, func(ctx context.Context) error {
 			api := leases.CoordinationV1().Leases(o.LeaseNamespace)
@@ -194,10 +202,7 @@ func TestLeaseIsTaken(t *testing.T) {
 			if _, err := api.Update(ctx, taken, metav1.UpdateOptions{}); err != nil {
 				return err
 			}
-			// The next renewal is refused, as the lease has changed, and then it is read.
-			leases.PrependReactor("update", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
-				return true, nil, errors.New("conflict")
-			})
+			isTaken.Store(true)
 			began := time.Now()
 			<-ctx.Done()
 			if took := time.Since(began); took > 2*retryPeriod {
