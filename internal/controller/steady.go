@@ -19,7 +19,7 @@ func steady(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(r *http.Request) (*http.Response, error) {
 		answer, err := next.RoundTrip(r)
 		// Of all that is read, lists and watches alone have a query.
-		if r.Method != http.MethodGet || r.URL.RawQuery == "" || !isOutage(answer, err) {
+		if r.Method != http.MethodGet || r.URL.RawQuery == "" || r.Context().Err() != nil || !isOutage(answer, err) {
 			return answer, err
 		}
 		log := klog.FromContext(r.Context()).WithValues("path", r.URL.Path)

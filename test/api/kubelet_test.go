@@ -162,7 +162,8 @@ func (k *kubelet) tend(ctx context.Context, key types.NamespacedName, pod *corev
 		return nil
 	}
 	wanted := f.status(pod)
-	if wanted.Phase == pod.Status.Phase && isReady(wanted.Conditions) == isReady(pod.Status.Conditions) {
+	if wanted.Phase == pod.Status.Phase && isReady(wanted.Conditions) == isReady(pod.Status.Conditions) &&
+		len(wanted.ContainerStatuses) == len(pod.Status.ContainerStatuses) {
 		return nil
 	}
 	fresh := pod.DeepCopy()
@@ -184,6 +185,10 @@ func (f fate) status(pod *corev1.Pod) corev1.PodStatus {
 		s.Phase, ready = corev1.PodFailed, corev1.ConditionFalse
 	case pod.Spec.Containers[0].Image == brokenImage:
 		s.Phase, ready = corev1.PodPending, corev1.ConditionFalse
+		s.ContainerStatuses = []corev1.ContainerStatus{{
+			Name: pod.Spec.Containers[0].Name, Image: brokenImage,
+			State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "no such image"}},
+		}}
 	case f.Unready:
 		s.Phase, ready = corev1.PodRunning, corev1.ConditionFalse
 	default:
