@@ -71,7 +71,7 @@ func newSolo(t *testing.T, user string, o controller.Options) *solo {
 // start runs it until the test ends, or until it ends by itself.
 func (s *solo) start() {
 	s.t.Helper()
-	cfg, err := clientConfig(env.config.Host, pki.Subject{User: s.user})
+	cfg, err := env.As(pki.Subject{User: s.user})
 	if err != nil {
 		s.t.Fatal(err)
 	}

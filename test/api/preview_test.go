@@ -383,12 +383,12 @@ func (s *space) plan(r dryrun.Request) dryrun.Report {
 
 // kubeconfig is the file of an administrator.
 var kubeconfig = sync.OnceValues(func() (string, error) {
-	pair, err := env.ca.Issue(pki.Subject{User: "admin", Groups: []string{"system:masters"}}, time.Now())
+	pair, err := env.CA.Issue(pki.Subject{User: "admin", Groups: []string{"system:masters"}}, time.Now())
 	if err != nil {
 		return "", err
 	}
 	file := filepath.Join(env.dir, "admin.kubeconfig")
-	return file, pki.WriteKubeconfig(file, env.config.Host, env.ca, pair)
+	return file, pki.WriteKubeconfig(file, env.config.Host, env.CA, pair)
 })
 
 // act makes the edit.

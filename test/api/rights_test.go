@@ -176,7 +176,7 @@ func (r *trial) grant() {
 // start runs the controller until the test ends.
 func (r *trial) start() {
 	r.t.Helper()
-	cfg, err := clientConfig(env.config.Host, pki.Subject{User: r.name})
+	cfg, err := env.As(pki.Subject{User: r.name})
 	if err != nil {
 		r.t.Fatal(err)
 	}

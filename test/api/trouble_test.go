@@ -95,7 +95,7 @@ func TestWebhookHangs(t *testing.T) {
 // webhook is asked before a pod of the space is created, from now on until the function is called that it gives.
 func (s *space) webhook(handle http.HandlerFunc) func() {
 	s.t.Helper()
-	pair, err := env.ca.Issue(pki.Subject{User: "webhook", IPs: []net.IP{net.ParseIP(loopback)}}, time.Now())
+	pair, err := env.CA.Issue(pki.Subject{User: "webhook", IPs: []net.IP{net.ParseIP(loopback)}}, time.Now())
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -112,7 +112,7 @@ func (s *space) webhook(handle http.HandlerFunc) func() {
 		ObjectMeta: metav1.ObjectMeta{Name: s.name},
 		Webhooks: []admissionv1.ValidatingWebhook{{
 			Name:              "hangs.example.com",
-			ClientConfig:      admissionv1.WebhookClientConfig{URL: new(server.URL), CABundle: env.ca.PEM()},
+			ClientConfig:      admissionv1.WebhookClientConfig{URL: new(server.URL), CABundle: env.CA.PEM()},
 			Rules:             []admissionv1.RuleWithOperations{podCreations()},
 			NamespaceSelector: s.onlyHere(), SideEffects: new(admissionv1.SideEffectClassNone),
 			TimeoutSeconds: new(int32(30)), FailurePolicy: new(admissionv1.Fail), AdmissionReviewVersions: []string{"v1"},

@@ -25,6 +25,7 @@ import (
 	"k8s.io/klog/v2/textlogger"
 
 	"github.com/ordinal-dev/ordinal/internal/cluster/network"
+	"github.com/ordinal-dev/ordinal/test/servers"
 )
 
 // The tests run in namespaces of their own. Whatever they start, mount, or listen on is seen by nobody else on the host, and goes when
@@ -118,7 +119,7 @@ func inside(m *testing.M, dir string) int {
 	if err == nil {
 		home.dir, home.bin = dir, bin
 		err = errors.Join(os.Mkdir(filepath.Join(dir, "log"), 0o700), moveIn())
-		klog.SetLogger(textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&logFile{path: filepath.Join(dir, "log", "test.log")}))))
+		klog.SetLogger(textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(servers.NewLogFile(filepath.Join(dir, "log", "test.log"))))))
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "test/foreign cannot run:", err)

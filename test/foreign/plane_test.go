@@ -27,6 +27,7 @@ import (
 	"github.com/ordinal-dev/ordinal/internal/cluster/layout"
 	"github.com/ordinal-dev/ordinal/internal/cluster/pki"
 	"github.com/ordinal-dev/ordinal/internal/cluster/supervise"
+	"github.com/ordinal-dev/ordinal/test/servers"
 )
 
 const (
@@ -156,7 +157,7 @@ func (p *plane) issue(now time.Time) error {
 func (p *plane) process(name, program string, ready func(context.Context) error, flags ...string) supervise.Process {
 	file := p.log(name + ".log")
 	return supervise.Process{
-		Name: name, Path: program, Args: flags, Ready: ready, Grace: 10 * time.Second, Log: &logFile{path: file}, LogFile: file,
+		Name: name, Path: program, Args: flags, Ready: ready, Grace: 10 * time.Second, Log: servers.NewLogFile(file), LogFile: file,
 	}
 }
 
@@ -279,21 +280,4 @@ func (p *plane) answers(ctx context.Context, url, pair string) error {
 		err = errors.New(response.Status)
 	}
 	return err
-}
-
-// logFile opens its file at the first write.
-type logFile struct {
-	path string
-	file *os.File
-}
-
-func (l *logFile) Write(b []byte) (int, error) {
-	if l.file == nil {
-		file, err := os.Create(l.path)
-		if err != nil {
-			return 0, err
-		}
-		l.file = file
-	}
-	return l.file.Write(b)
 }

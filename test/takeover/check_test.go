@@ -26,7 +26,7 @@ import (
 // question is what is asked of the namespace of a fleet.
 func (f *fleet) question() takeover.Question {
 	return takeover.Question{
-		Client: plane.client, Namespace: f.namespace, Now: time.Now, Wait: 3 * time.Second,
+		Client: env.client, Namespace: f.namespace, Now: time.Now, Wait: 3 * time.Second,
 		Options: plan.Options{Defaulter: appsdefaults.SetObjectDefaults_StatefulSet},
 	}
 }
@@ -49,7 +49,7 @@ func check(t *testing.T, q takeover.Question) *takeover.Report {
 // canaries are the namespaces of canaries that nobody has removed.
 func canaries(t *testing.T) []string {
 	t.Helper()
-	list, err := plane.client.CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{LabelSelector: "ordinal.dev/takeover-check"})
+	list, err := env.client.CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{LabelSelector: "ordinal.dev/takeover-check"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +79,7 @@ func TestCheckFindsOutWhoWorks(t *testing.T) {
 		{"both", func() { control(t) }, takeover.On, takeover.On, takeover.Both, builtIn + " reacted to a canary"},
 		{"both, and Ordinal has stopped", func() {
 			f.retemplate("ordinal.invalid/model:3")
-			poll(t, "ours stops", func(context.Context) string { return unless(plane.ours.yields(t), "it works") })
+			poll(t, "ours stops", func(context.Context) string { return unless(env.ours.yields(t), "it works") })
 			f.settled(asWanted)
 		}, takeover.On, takeover.On, takeover.Both, builtIn + " reacted to a canary"},
 		{"Ordinal alone", func() { manage(t, false) }, takeover.Off, takeover.On, takeover.Ready, "it did nothing to a canary"},
@@ -132,7 +132,7 @@ func TestCheckTellsWhatWouldChange(t *testing.T) {
 	// Its template is mended, which helps only with Ordinal.
 	f.patch("stuck", template(firstImage))
 	poll(t, "it is seen", func(ctx context.Context) string {
-		set, err := plane.client.AppsV1().StatefulSets(f.namespace).Get(ctx, "stuck", metav1.GetOptions{})
+		set, err := env.client.AppsV1().StatefulSets(f.namespace).Get(ctx, "stuck", metav1.GetOptions{})
 		return unless(err == nil && set.Status.ObservedGeneration == set.Generation, "it is not")
 	})
 	manage(t, false)
@@ -160,7 +160,7 @@ func TestCheckWithoutRights(t *testing.T) {
 	manage(t, true)
 	f := newFleet(t)
 	user := "user-of-" + f.namespace
-	cfg, err := as(plane.config.Host, pki.Subject{User: user})
+	cfg, err := env.As(pki.Subject{User: user})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +174,7 @@ func TestCheckWithoutRights(t *testing.T) {
 	if r.Verdict != takeover.Undecided || r.BuiltIn.State != takeover.Unknown || r.Ordinal.State != takeover.Unknown || len(r.Missing) < 10 {
 		t.Errorf("the report is %+v", r)
 	}
-	_, roleErr := plane.client.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
+	_, roleErr := env.client.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: user},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: user}},
@@ -224,7 +224,7 @@ func TestCheckRemovesCanaries(t *testing.T) {
 	}
 	names := []string{"ordinal-takeover-check-old", "ordinal-takeover-check-used"}
 	for n, use := range []string{"1", "3600"} {
-		_, err := plane.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		_, err := env.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 			Name: names[n], Labels: map[string]string{"ordinal.dev/takeover-check": use},
 		}}, metav1.CreateOptions{})
 		if err != nil {
@@ -237,7 +237,7 @@ func TestCheckRemovesCanaries(t *testing.T) {
 	if left := canaries(t); !slices.Equal(left, names[1:]) {
 		t.Errorf("left are %v", left)
 	}
-	if err := plane.client.CoreV1().Namespaces().Delete(t.Context(), names[1], metav1.DeleteOptions{}); err != nil {
+	if err := env.client.CoreV1().Namespaces().Delete(t.Context(), names[1], metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -96,12 +96,12 @@ type fleet struct {
 func newFleet(t *testing.T) *fleet {
 	t.Helper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "fleet-"}}
-	ns, err := plane.client.CoreV1().Namespaces().Create(t.Context(), ns, metav1.CreateOptions{})
+	ns, err := env.client.CoreV1().Namespaces().Create(t.Context(), ns, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	poll(t, "pods may be created", func(ctx context.Context) string {
-		_, err := plane.client.CoreV1().ServiceAccounts(ns.Name).Get(ctx, "default", metav1.GetOptions{})
+		_, err := env.client.CoreV1().ServiceAccounts(ns.Name).Get(ctx, "default", metav1.GetOptions{})
 		return text(err)
 	})
 	return &fleet{t: t, namespace: ns.Name, kinds: map[string]kind{}, specs: map[string]*appsv1.StatefulSet{}}
@@ -135,14 +135,14 @@ func (f *fleet) add(name string, k kind) {
 
 func (f *fleet) create(set *appsv1.StatefulSet) {
 	f.t.Helper()
-	if _, err := plane.client.AppsV1().StatefulSets(f.namespace).Create(f.t.Context(), set, metav1.CreateOptions{}); err != nil {
+	if _, err := env.client.AppsV1().StatefulSets(f.namespace).Create(f.t.Context(), set, metav1.CreateOptions{}); err != nil {
 		f.t.Fatal(err)
 	}
 }
 
 func (f *fleet) patch(name, patch string) {
 	f.t.Helper()
-	sets := plane.client.AppsV1().StatefulSets(f.namespace)
+	sets := env.client.AppsV1().StatefulSets(f.namespace)
 	_, err := sets.Patch(f.t.Context(), name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{})
 	if err != nil {
 		f.t.Fatal(err)
@@ -173,7 +173,7 @@ func asWanted(k kind) (ready, updated int32) { return k.ready, k.updated }
 func (f *fleet) settled(wanted func(kind) (ready, updated int32)) {
 	f.t.Helper()
 	poll(f.t, "all sets have settled", func(ctx context.Context) string {
-		list, err := plane.client.AppsV1().StatefulSets(f.namespace).List(ctx, metav1.ListOptions{})
+		list, err := env.client.AppsV1().StatefulSets(f.namespace).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err.Error()
 		}
@@ -204,7 +204,7 @@ func unless(ok bool, lack string) string {
 // orphan deletes the sets of that kind without their pods, and makes them anew. No controller may work on sets.
 func (f *fleet) orphan() {
 	f.t.Helper()
-	sets := plane.client.AppsV1().StatefulSets(f.namespace)
+	sets := env.client.AppsV1().StatefulSets(f.namespace)
 	for name, k := range f.kinds {
 		if k.name != orphaned {
 			continue
@@ -227,7 +227,7 @@ func (f *fleet) probe(by string) {
 	name := fmt.Sprintf("probe-%d", len(f.kinds))
 	f.add(name, kind{name: "probe", set: func(*appsv1.StatefulSet) {}, ready: 3, updated: 3})
 	poll(f.t, by+" has worked on "+name, func(ctx context.Context) string {
-		set, err := plane.client.AppsV1().StatefulSets(f.namespace).Get(ctx, name, metav1.GetOptions{})
+		set, err := env.client.AppsV1().StatefulSets(f.namespace).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err.Error()
 		}
@@ -250,7 +250,7 @@ type state map[string]string
 func (f *fleet) look() state {
 	f.t.Helper()
 	all := state{}
-	ctx, apps, core := f.t.Context(), plane.client.AppsV1(), plane.client.CoreV1()
+	ctx, apps, core := f.t.Context(), env.client.AppsV1(), env.client.CoreV1()
 	sets, err := apps.StatefulSets(f.namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		f.t.Fatal(err)

@@ -30,7 +30,7 @@ type kubelet struct {
 func runKubelet(t *testing.T) {
 	t.Helper()
 	k := &kubelet{
-		pods: informers.NewSharedInformerFactory(plane.client, 0).Core().V1().Pods().Informer(),
+		pods: informers.NewSharedInformerFactory(env.client, 0).Core().V1().Pods().Informer(),
 		queue: workqueue.NewTypedRateLimitingQueue(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](10*time.Millisecond, time.Second)),
 	}
@@ -85,7 +85,7 @@ func (k *kubelet) next(ctx context.Context) bool {
 
 // tend brings a pod one step on.
 func tend(ctx context.Context, pod *corev1.Pod) error {
-	pods := plane.client.CoreV1().Pods(pod.Namespace)
+	pods := env.client.CoreV1().Pods(pod.Namespace)
 	switch {
 	case pod.DeletionTimestamp != nil:
 		return pods.Delete(ctx, pod.Name, metav1.DeleteOptions{

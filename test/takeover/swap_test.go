@@ -58,7 +58,7 @@ func count(s state, prefix string) int {
 func (f *fleet) lives(ctx context.Context) func() map[string]map[types.UID]string {
 	f.t.Helper()
 	lives := map[string]map[types.UID]string{}
-	stream, err := plane.client.CoreV1().Pods(f.namespace).Watch(ctx, metav1.ListOptions{})
+	stream, err := env.client.CoreV1().Pods(f.namespace).Watch(ctx, metav1.ListOptions{})
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -117,7 +117,7 @@ func TestRolloutGoesOnUnderTheOther(t *testing.T) {
 		lives := f.lives(t.Context())
 		f.patch("slow", template(swap.image))
 		poll(t, "the rollout has begun", func(ctx context.Context) string {
-			set, err := plane.client.AppsV1().StatefulSets(f.namespace).Get(ctx, "slow", metav1.GetOptions{})
+			set, err := env.client.AppsV1().StatefulSets(f.namespace).Get(ctx, "slow", metav1.GetOptions{})
 			return unless(err == nil && set.Status.ObservedGeneration == set.Generation && set.Status.UpdatedReplicas == 1, "it has not")
 		})
 		swap.to()
@@ -190,7 +190,7 @@ func TestBothAtOnce(t *testing.T) {
 		}
 	}
 	poll(t, "an event tells of it", func(ctx context.Context) string {
-		events, err := plane.client.CoreV1().Events(f.namespace).List(ctx, metav1.ListOptions{FieldSelector: "reason=" + telemetry.EventOtherController})
+		events, err := env.client.CoreV1().Events(f.namespace).List(ctx, metav1.ListOptions{FieldSelector: "reason=" + telemetry.EventOtherController})
 		return unless(err == nil && len(events.Items) > 0 && strings.Contains(events.Items[0].Message, builtIn), fmt.Sprint("there is none: ", err))
 	})
 
