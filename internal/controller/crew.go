@@ -18,8 +18,9 @@ const (
 	patience = time.Second
 	// hung is after how long without an answer to any of its writes the work on a set hangs. Each write ends within half a minute.
 	hung = 5 * time.Minute
-	// maxRelief is how many workers may be relieved at once, as a multiple of those that the controller has.
-	maxRelief = 19
+	// maxRelief is how many workers may be relieved at once, so that writes that hang leave room among those that an API server
+	// serves at once, which are 600 by default.
+	maxRelief = 95
 )
 
 // crew are the workers of a controller.
@@ -132,7 +133,7 @@ func (c *crew) left() time.Duration {
 
 // relieve starts another worker, unless there are too many.
 func (c *crew) relieve() bool {
-	if int(c.relieved.Add(1)) > maxRelief*c.size {
+	if int(c.relieved.Add(1)) > maxRelief {
 		c.relieved.Add(-1)
 		return false
 	}

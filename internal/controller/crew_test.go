@@ -168,7 +168,7 @@ func TestReliefIsBounded(t *testing.T) {
 		<-time.After(time.Millisecond)
 		g.expect(t, "then", 4)
 		<-time.After(time.Hour)
-		g.expect(t, "at most", 2+2*maxRelief)
+		g.expect(t, "at most", 2+maxRelief)
 		// Those who are let go are the ones that have been relieved, and the others, who begin anew.
 		g.letGo(2 + 2*maxRelief)
 		g.expect(t, "in the end", 2)

@@ -33,7 +33,7 @@ import (
 
 // Options choose how the controller runs. The zero value is good for use.
 type Options struct {
-	// Workers is how many sets are synced at once; 5 if it is zero.
+	// Workers is how many sets are synced at once; 20 if it is zero.
 	Workers int
 	// Scope says which sets are worked on; all if it is zero.
 	Scope observe.Scope
@@ -77,7 +77,7 @@ type Options struct {
 }
 
 func (o Options) withDefaults() Options {
-	o.Workers = cmp.Or(o.Workers, 5)
+	o.Workers = cmp.Or(o.Workers, 20)
 	o.QPS = cmp.Or(o.QPS, 200)
 	o.Burst = cmp.Or(o.Burst, 400)
 	o.LeaseNamespace = cmp.Or(o.LeaseNamespace, metav1.NamespaceSystem)

@@ -120,7 +120,7 @@ func TestWorkFails(t *testing.T) {
 
 func TestDefaults(t *testing.T) {
 	o := Options{}.withDefaults()
-	if o.Workers != 5 || o.QPS != 200 || o.Burst != 400 || o.LeaseNamespace != metav1.NamespaceSystem || o.Metrics == nil {
+	if o.Workers != 20 || o.QPS != 200 || o.Burst != 400 || o.LeaseNamespace != metav1.NamespaceSystem || o.Metrics == nil {
 		t.Errorf("defaults are %+v", o)
 	}
 	if o := (Options{Workers: 2, LeaseName: "x"}).withDefaults(); o.Workers != 2 || o.LeaseName != "x" {

@@ -131,6 +131,7 @@ func TestNamespaceThatMayNotBeRead(t *testing.T) {
 		if !i.WaitForSync(t.Context().Done()) {
 			t.Fatal("it is not waited for")
 		}
+		synctest.Wait() // what else is in b may be read, and is not waited for either
 		if err := i.Filled(); err == nil || err.Error() != "not all is read yet of Pod in b" {
 			t.Errorf("what is missing is told as %v", err)
 		}

@@ -21,7 +21,7 @@ type ControllerConfiguration struct {
 	metav1.TypeMeta `json:",inline"`
 
 	// workers is how many sets are worked on at once, at least 1. One that takes longer than a second, as with a webhook that
-	// hangs, does not count. The default is 5.
+	// hangs, does not count. The default is 20.
 	Workers int32 `json:"workers,omitempty"`
 	// namespaces are those whose sets are ours. Nothing outside of them is read or written. Without any, those of the whole
 	// cluster are.

@@ -85,7 +85,7 @@ clientConnection: {qps: 3, burst: 4}
 leaderElection: {leaderElect: false, retryPeriod: 3s}
 logging: {verbosity: 2}
 `)
-	args := []string{"--config=" + name, "--workers=5", "--namespaces=c,d", "--kube-api-burst=9", "--leader-elect-retry-period=1s", "--leader-elect"}
+	args := []string{"--config=" + name, "--workers=20", "--namespaces=c,d", "--kube-api-burst=9", "--leader-elect-retry-period=1s", "--leader-elect"}
 	if err := errors.Join(f.Parse(args), o.complete(f)); err != nil {
 		t.Fatal(err)
 	}
@@ -271,7 +271,7 @@ func serves(t *testing.T, profiles bool, want map[string]int) {
 func TestControllerFlags(t *testing.T) {
 	f := New().Flags()
 	for name, want := range map[string]string{
-		"recreate-strategy": "false", "strict-upstream": "false", "metrics-bind-address": "", "pprof": "false", "workers": "5", "leader-elect": "true",
+		"recreate-strategy": "false", "strict-upstream": "false", "metrics-bind-address": "", "pprof": "false", "workers": "20", "leader-elect": "true",
 	} {
 		if flag := f.Lookup(name); flag == nil || flag.DefValue != want {
 			t.Errorf("--%s is %+v, want the default %q", name, flag, want)

@@ -30,7 +30,7 @@ const (
 func Default() v1alpha1.ControllerConfiguration {
 	return v1alpha1.ControllerConfiguration{
 		TypeMeta:         metav1.TypeMeta{APIVersion: v1alpha1.APIVersion, Kind: v1alpha1.Kind},
-		Workers:          5,
+		Workers:          20,
 		ClientConnection: v1alpha1.ClientConnection{QPS: 200, Burst: 400},
 		LeaderElection: v1alpha1.LeaderElection{
 			LeaderElect:       true,
