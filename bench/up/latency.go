@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/ordinal-dev/ordinal/bench/rig"
+	"github.com/ordinal-dev/ordinal/internal/cluster/layout"
 	"github.com/ordinal-dev/ordinal/internal/cluster/supervise"
 )
 
@@ -37,7 +38,7 @@ const (
 	controllerComponent = "controller"
 	// pauseImage is in every cluster. It has no readiness probe, so a pod is ready as soon as the kubelet knows that it runs.
 	pauseImage = "ordinal.dev/pause:1"
-	// warmUp is the set by which a contender shows that it works. What it missed while it was frozen has reached it after calm.
+	// warmUp is the set by which a contender shows that it works. After calm, the work of its start is done.
 	warmUp = "warm-up"
 	calm   = 2 * time.Second
 	// setLabel is the label by which the pods of a set are selected.
@@ -55,44 +56,21 @@ func shapes() []shape { return []shape{{Sets: 1, Replicas: 10}, {Sets: 5, Replic
 
 func (s shape) pods() int { return s.Sets * s.Replicas }
 
-// contest is both contenders in one cluster. One of them works while the other is frozen.
+// contest is both contenders in one cluster, whose own controller is frozen. Each works in its turn, as a fresh process: one that was
+// frozen would find that another has written what is its own, and hold back.
 type contest struct {
-	client kubernetes.Interface
-	pids   map[string]int
-	// writers are the names under which the API server knows the contenders' writes.
-	writers map[string]string
-	turns   []turn
+	client     kubernetes.Interface
+	contenders map[string]supervise.Process
+	turns      []turn
 }
 
-// measureLatency starts a cluster, adds the incumbent, and lets them bring up sets in order, in turn.
+// measureLatency starts a cluster, freezes its controller, and lets the contenders bring up sets in order, in turn.
 func measureLatency(ctx context.Context, c *cluster, o options) (turns []turn, err error) {
 	rig.Progress("start of the cluster")
 	if err := runQuietly(ctx, c.ordinal, "up", "--detach", "--data-dir", c.data); err != nil {
 		return nil, err
 	}
-	kubeconfig := filepath.Join(c.data, "kubeconfig")
-	contest, err := newContest(ctx, c, kubeconfig)
-	if err != nil {
-		return nil, err
-	}
-	supervisor := supervise.New(nil)
-	if err := supervisor.Start(ctx, incumbentProcess(o.incumbent, kubeconfig, filepath.Dir(c.data))); err != nil {
-		return nil, fmt.Errorf("start %s: %w", o.incumbent, err)
-	}
-	contest.pids[incumbent] = supervisor.Statuses()[0].PID
-	defer func() {
-		err = errors.Join(err, contest.thaw(ours, incumbent))
-		supervisor.Stop(incumbent)
-	}()
-	if err := contest.learnWriters(); err != nil {
-		return nil, err
-	}
-	err = contest.rounds(ctx, o.rounds)
-	return contest.turns, err
-}
-
-// newContest has only Ordinal in it, as it runs in the cluster.
-func newContest(ctx context.Context, c *cluster, kubeconfig string) (*contest, error) {
+	kubeconfig, dir := filepath.Join(c.data, "kubeconfig"), filepath.Dir(c.data)
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
 		return nil, err
@@ -102,39 +80,51 @@ func newContest(ctx context.Context, c *cluster, kubeconfig string) (*contest, e
 	if err != nil {
 		return nil, err
 	}
-	components, err := c.components(ctx)
+	pid, err := controllerOf(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	for pid, name := range components {
-		if name == controllerComponent {
-			return &contest{client: client, pids: map[string]int{ours: pid}, writers: map[string]string{}}, nil
-		}
+	if err := freeze(ctx, pid); err != nil {
+		return nil, fmt.Errorf("freeze the cluster's controller: %w", err)
 	}
-	return nil, fmt.Errorf("the cluster has no component %s", controllerComponent)
+	defer func() { err = errors.Join(err, syscall.Kill(pid, syscall.SIGCONT)) }()
+	contest := &contest{client: client, contenders: map[string]supervise.Process{
+		ours:      oursProcess(filepath.Join(filepath.Dir(c.ordinal), layout.Controller), kubeconfig, dir),
+		incumbent: incumbentProcess(o.incumbent, kubeconfig, dir),
+	}}
+	err = contest.rounds(ctx, o.rounds)
+	return contest.turns, err
 }
 
-// learnWriters takes the names of the programs, by which client-go introduces them to the API server.
-func (c *contest) learnWriters() error {
-	for who, pid := range c.pids {
-		program, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
-		if err != nil {
-			return fmt.Errorf("find the program of %s: %w", who, err)
-		}
-		c.writers[who] = filepath.Base(program)
+// controllerOf is the process of a cluster's own controller.
+func controllerOf(ctx context.Context, c *cluster) (int, error) {
+	components, err := c.components(ctx)
+	if err != nil {
+		return 0, err
 	}
-	return nil
+	for pid, name := range components {
+		if name == controllerComponent {
+			return pid, nil
+		}
+	}
+	return 0, fmt.Errorf("the cluster has no component %s", controllerComponent)
+}
+
+// oursProcess is Ordinal's controller with its default limits of requests, and as many workers as the other.
+func oursProcess(binary, kubeconfig, dir string) supervise.Process {
+	return contender(ours, binary, filepath.Join(dir, "ordinal.log"), "--kubeconfig="+kubeconfig, "--leader-elect=false", "--workers=5")
 }
 
 // incumbentProcess is kube-controller-manager with its StatefulSet controller alone, and with the limits that Ordinal has by default.
 func incumbentProcess(binary, kubeconfig, dir string) supervise.Process {
-	log := filepath.Join(dir, "incumbent.log")
+	return contender(incumbent, binary, filepath.Join(dir, "incumbent.log"),
+		"--controllers=statefulset-controller", "--kubeconfig="+kubeconfig, "--leader-elect=false", "--secure-port=0",
+		"--concurrent-statefulset-syncs=5", "--kube-api-qps=200", "--kube-api-burst=400")
+}
+
+func contender(name, binary, log string, args ...string) supervise.Process {
 	return supervise.Process{
-		Name: incumbent, Path: binary, Log: &rig.LogFile{Path: log}, LogFile: log, Grace: 10 * time.Second,
-		Args: []string{
-			"--controllers=statefulset-controller", "--kubeconfig=" + kubeconfig, "--leader-elect=false", "--secure-port=0",
-			"--concurrent-statefulset-syncs=5", "--kube-api-qps=200", "--kube-api-burst=400",
-		},
+		Name: name, Path: binary, Log: &rig.LogFile{Path: log}, LogFile: log, Grace: 10 * time.Second, Args: args,
 		// That it works is shown by its first set.
 		Ready: func(context.Context) error { return nil },
 	}
@@ -161,9 +151,11 @@ func (c *contest) rounds(ctx context.Context, rounds int) error {
 func (c *contest) turn(ctx context.Context, s shape, who string, round int) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	if err := c.only(ctx, who); err != nil {
-		return err
+	supervisor := supervise.New(nil)
+	if err := supervisor.Start(ctx, c.contenders[who]); err != nil {
+		return fmt.Errorf("start %s: %w", c.contenders[who].Path, err)
 	}
+	defer supervisor.Stop(who)
 	namespace := fmt.Sprintf("latency-%d-%dx%d-%s", round, s.Sets, s.Replicas, map[string]string{ours: "ordinal", incumbent: "incumbent"}[who])
 	object := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
 	if _, err := c.client.CoreV1().Namespaces().Create(ctx, object, metav1.CreateOptions{}); err != nil {
@@ -191,19 +183,6 @@ func (c *contest) turn(ctx context.Context, s shape, who string, round int) (err
 	return nil
 }
 
-// only lets one contender work, once the other is frozen.
-func (c *contest) only(ctx context.Context, who string) error {
-	for name, pid := range c.pids {
-		if name == who {
-			continue
-		}
-		if err := freeze(ctx, pid); err != nil {
-			return fmt.Errorf("freeze %s: %w", name, err)
-		}
-	}
-	return c.thaw(who)
-}
-
 // freeze returns when a process has stopped: on a busy machine that takes a moment in which it works on.
 func freeze(ctx context.Context, pid int) error {
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
@@ -214,16 +193,6 @@ func freeze(ctx context.Context, pid int) error {
 		_, state, _ := strings.Cut(string(stat[bytes.LastIndexByte(stat, ')')+1:]), " ")
 		return strings.HasPrefix(state, "T"), err
 	})
-}
-
-func (c *contest) thaw(names ...string) error {
-	var err error
-	for _, name := range names {
-		if killed := syscall.Kill(c.pids[name], syscall.SIGCONT); killed != nil {
-			err = errors.Join(err, fmt.Errorf("thaw %s: %w", name, killed))
-		}
-	}
-	return err
 }
 
 // bringUp makes sets, and gives what a watch showed of their pods until all of them were ready.
@@ -268,9 +237,11 @@ func (c *contest) checkWriter(ctx context.Context, namespace, who string) error 
 	if err != nil {
 		return err
 	}
+	// client-go introduces a program to the API server by the name of its file.
+	writer := filepath.Base(c.contenders[who].Path)
 	for _, p := range pods.Items {
-		if !slices.ContainsFunc(p.ManagedFields, func(f metav1.ManagedFieldsEntry) bool { return f.Manager == c.writers[who] && f.Subresource == "" }) {
-			return fmt.Errorf("pod %s was not made by %s, whose turn it is", p.Name, c.writers[who])
+		if !slices.ContainsFunc(p.ManagedFields, func(f metav1.ManagedFieldsEntry) bool { return f.Manager == writer && f.Subresource == "" }) {
+			return fmt.Errorf("pod %s was not made by %s, whose turn it is", p.Name, writer)
 		}
 	}
 	return nil

@@ -17,6 +17,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/ordinal-dev/ordinal/internal/cluster/supervise"
 )
 
 func pod(name string, ready corev1.ConditionStatus) *corev1.Pod {
@@ -129,7 +131,7 @@ func TestLatencyReport(t *testing.T) {
 func TestCheckWriter(t *testing.T) {
 	made := pod("db-0-0", corev1.ConditionTrue)
 	made.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "ordinal"}, {Manager: "kubelet", Subresource: "status"}}
-	c := &contest{client: fake.NewClientset(made), writers: map[string]string{ours: "ordinal", incumbent: "kubelet"}}
+	c := &contest{client: fake.NewClientset(made), contenders: map[string]supervise.Process{ours: {Path: "bin/ordinal"}, incumbent: {Path: "kubelet"}}}
 	if err := c.checkWriter(t.Context(), "n", ours); err != nil {
 		t.Error(err)
 	}
@@ -138,21 +140,14 @@ func TestCheckWriter(t *testing.T) {
 	}
 }
 
-// Of two contenders one is frozen, already when the other begins to work.
-func TestOnlyOneWorks(t *testing.T) {
-	c := &contest{pids: map[string]int{ours: idler(t), incumbent: idler(t)}, writers: map[string]string{}}
-	for _, who := range []string{ours, incumbent, ours} {
-		if err := c.only(t.Context(), who); err != nil {
-			t.Fatal(err)
-		}
-		for name, pid := range c.pids {
-			if state := stateOf(t, pid); strings.HasPrefix(state, "T") == (name == who) {
-				t.Errorf("when it is the turn of %s, %s is in the state %.1s", who, name, state)
-			}
-		}
+// The cluster's own controller does nothing any more once it counts as frozen.
+func TestFreeze(t *testing.T) {
+	pid := idler(t)
+	if err := freeze(t.Context(), pid); err != nil {
+		t.Fatal(err)
 	}
-	if err := c.learnWriters(); err != nil || c.writers[ours] != "cat" {
-		t.Errorf("the writers are %v, %v", c.writers, err)
+	if state := stateOf(t, pid); !strings.HasPrefix(state, "T") {
+		t.Errorf("the process is in the state %.1s", state)
 	}
 }
 
