@@ -49,7 +49,7 @@ func TestPagesTellAll(t *testing.T) {
 		"ordinal.md": {
 			"## ordinal rollout undo", "`--to-revision int`", "`--data-dir string` | `/var/lib/ordinal`", "[`ordinal why`](#ordinal-why)",
 		},
-		"ordinal-controller.md": {"| `--workers int32` | `5` |", "`--metrics-bind-address host:port`"},
+		"ordinal-controller.md": {"| `--workers int32` | `20` |", "`--metrics-bind-address host:port`"},
 		"metrics.md":            {"| `ordinal_actions_total` | counter | `action`, `reason`, `result` |", "`workqueue_depth`"},
 		"events.md": {
 			"| `SuccessfulCreate` | Normal | Create Pod web-1 in StatefulSet web successful |", "| `EvictionBlocked` | Normal |", "| `Outdated` |",

@@ -31,6 +31,9 @@ func pinned() []scenario {
 		// A pod was to be adopted and then scaled away. Meanwhile somebody took the label from it that made it one of the set's.
 		{"a pod that is relabelled is not taken", history.Config{Replicas: 2, Claims: 1, Parallel: true}, join(step2(history.SlowWrite, 9, 7),
 			step2(history.BarePod, 8, 11), calm(1), step2(history.Relabel, 11, 4))},
+		// The model's own mistake: a controller that was asked to stop, and was held up by a slow write, was the one that was left in the end.
+		{"one that is asked to stop is not the last", history.Config{Replicas: 3, Claims: 1, Parallel: true, EventsFirst: true}, join(
+			step2(history.SlowWrite, 4, 2), step2(history.Image, 5, 2), step2(history.Retire, 1, 11))},
 	}
 }
 

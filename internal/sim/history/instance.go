@@ -81,8 +81,10 @@ type instance struct {
 	name   string
 	dead   atomic.Bool
 	cancel context.CancelFunc
-	ended  chan struct{}
-	caches map[plan.Kind]*mirror
+	// stopping means that it was asked to stop.
+	stopping bool
+	ended    chan struct{}
+	caches   map[plan.Kind]*mirror
 	// busy is how many calls wait for answers.
 	busy int
 	// idle means that no sync goes on, changed that its caches show other than at its last sight.
@@ -197,6 +199,7 @@ func (w *World) kill(i *instance) {
 // retire lets a controller end as it does when it is asked to: what it has begun is brought to an end.
 func (w *World) retire(i *instance) {
 	w.say("controller %s is asked to stop", i.name)
+	i.stopping = true
 	i.cancel()
 }
 

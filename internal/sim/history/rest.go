@@ -5,6 +5,7 @@ package history
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -70,18 +71,25 @@ func (w *World) soothe() {
 		c.held = 0
 	}
 	w.ripen()
-	for len(w.running) > 1 {
-		w.kill(w.running[0])
-	}
-	if len(w.running) == 0 {
-		w.start(0)
-	}
+	w.leaveOne()
 	for _, m := range w.running[0].caches {
 		m.stalled = false
 	}
 	w.running[0].crash = 0
 	for _, p := range w.server.pods() {
 		w.mend(p)
+	}
+}
+
+// leaveOne lets one controller run. One that was asked to stop is none: what it still waits for has held it up so far.
+func (w *World) leaveOne() {
+	for _, i := range slices.Clone(w.running) {
+		if i.stopping || len(w.running) > 1 {
+			w.kill(i)
+		}
+	}
+	if len(w.running) == 0 {
+		w.start(0)
 	}
 }
 
