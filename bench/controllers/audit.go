@@ -12,6 +12,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"slices"
 	"time"
 )
 
@@ -49,6 +50,8 @@ type request struct {
 	} `json:"responseStatus"`
 	// Received is when the API server got it.
 	Received time.Time `json:"requestReceivedTimestamp"`
+	// Answered is when it had answered, or in a watch when it began to.
+	Answered time.Time `json:"stageTimestamp"`
 }
 
 // resource names what a request is about.
@@ -73,6 +76,18 @@ func (r request) isEvent() bool { return r.Object.Resource == "events" }
 
 // took tells if a write was carried out.
 func (r request) took() bool { return r.isWrite() && r.Response.Code < http.StatusBadRequest }
+
+// inFlight is how many requests the API server worked on between two moments, on the average. Watches do not
+// count.
+func inFlight(requests []request, began, end time.Time) float64 {
+	var served time.Duration
+	for _, q := range requests {
+		if from, to := q.Received, q.Answered; q.Verb != "watch" && from.Before(end) && to.After(began) {
+			served += slices.MinFunc([]time.Time{to, end}, time.Time.Compare).Sub(slices.MaxFunc([]time.Time{from, began}, time.Time.Compare))
+		}
+	}
+	return served.Seconds() / end.Sub(began).Seconds()
+}
 
 // auditLog is what the API server writes down, while it does.
 type auditLog struct {

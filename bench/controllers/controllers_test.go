@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"strings"
 	"testing"
@@ -57,6 +58,19 @@ func TestRequestsAreCounted(t *testing.T) {
 	}
 	if len(r.Requests) != 6 || r.Requests["update statefulsets/status 409"] != 1 || r.Requests["watch pods 200"] != 1 {
 		t.Errorf("requests are %v", r.Requests)
+	}
+}
+
+// A request counts for as long as the API server worked on it, within the time that is looked at; a watch does not.
+func TestInFlight(t *testing.T) {
+	served := func(verb string, from, to int) request {
+		return request{Verb: verb, Received: moment(from), Answered: moment(to)}
+	}
+	requests := []request{
+		served("create", 0, 30), served("update", 20, 30), served("patch", 95, 150), served("get", 120, 130), served("create", -20, -5), served("watch", 0, 100),
+	}
+	if got := inFlight(requests, moment(10), moment(100)); math.Abs(got-(20+10+5)/90.0) > 1e-9 {
+		t.Errorf("%v are in flight", got)
 	}
 }
 

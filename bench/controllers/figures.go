@@ -40,6 +40,7 @@ func figures() []figure {
 		{figureShare, "CPU, % of a core", only(atRest, func(r *result) float64 { return 100 * r.CPUSeconds / r.Seconds })},
 		{"server-cpu", "CPU of the API server, s", func(r *result) float64 { return r.ServerCPUSeconds }},
 		{"server-cores", "cores that the API server used", unless(isRest, func(r *result) float64 { return r.ServerCPUSeconds / r.Seconds })},
+		{"in-flight", "requests of the contender in flight", unless(isRest, func(r *result) float64 { return r.InFlight })},
 		{"peak", "peak memory, MB", func(r *result) float64 { return megabytes(r.PeakBytes) }},
 		{figureSettled, "settled memory, MB", func(r *result) float64 { return megabytes(r.SettledBytes) }},
 		{"own", "of it not backed by files, MB", func(r *result) float64 { return megabytes(r.OwnBytes) }},

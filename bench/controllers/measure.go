@@ -82,6 +82,8 @@ type result struct {
 	Refused      int   `json:"refused"`
 	BytesRead    int64 `json:"bytesRead"`
 	BytesWritten int64 `json:"bytesWritten"`
+	// InFlight is how many of the contender's requests the API server worked on at a time, on the average.
+	InFlight float64 `json:"inFlight"`
 	// Adds are the times that a set was put into the queue, Syncs those that it was worked on, for SyncSeconds in all.
 	Adds        float64 `json:"adds"`
 	Syncs       float64 `json:"syncs"`
@@ -192,6 +194,7 @@ func (t *turn) measure(ctx context.Context, s scenario) error {
 		end, r.ActedSeconds = lastOf(requests, end), firstFor(requests, s.sets[0], began).Seconds()
 	}
 	r.Seconds = end.Sub(began).Seconds()
+	r.InFlight = inFlight(requests, began, end)
 	r.NextWrite, r.NextStep = latencies(t.kubelet.take(), requests, s.step)
 	if s.goal != nil {
 		if err := rig.Pause(ctx, t.options.settle); err != nil {
