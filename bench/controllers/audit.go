@@ -77,8 +77,8 @@ func (r request) isEvent() bool { return r.Object.Resource == "events" }
 // took tells if a write was carried out.
 func (r request) took() bool { return r.isWrite() && r.Response.Code < http.StatusBadRequest }
 
-// inFlight is how many requests the API server worked on between two moments, on the average. Watches do not
-// count.
+// inFlight is how many requests the API server worked on between two moments, on the average. Watches do
+// not count.
 func inFlight(requests []request, began, end time.Time) float64 {
 	var served time.Duration
 	for _, q := range requests {
